@@ -1,0 +1,169 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use profile::{AllowRule, Approval, Overrides, Profile, Provider};
+
+/// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// Print JSON for machines on standard output
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Choose, check and understand a profile
+    #[command(subcommand)]
+    Profile(ProfileCommand),
+    /// Print exactly what a document would enforce on this host
+    Plan {
+        #[command(flatten)]
+        document: DocumentArguments,
+    },
+    /// Show what this host can enforce, and how to get the rest
+    Doctor,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileCommand {
+    /// List the levels and the typical profiles
+    List,
+    /// Explain what a profile would enforce, grant and leave, on this host
+    Explain {
+        /// The profile, such as T0.H1.N1
+        #[arg(value_parser = parse_profile)]
+        profile: Profile,
+        /// Assume a host that can do everything, instead of asking this one
+        #[arg(long)]
+        any_host: bool,
+        #[command(flatten)]
+        overrides: OverrideArguments,
+        /// Print every setting with where it came from
+        #[arg(long)]
+        explain_config: bool,
+    },
+    /// Check a document, whatever the host
+    Check {
+        #[command(flatten)]
+        document: DocumentArguments,
+    },
+    /// Choose a profile by a few questions
+    Choose(ChooseArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DocumentArguments {
+    /// The document; - reads standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) path: String,
+    /// Another profile than the document's
+    #[arg(long, value_parser = parse_profile)]
+    pub(crate) profile: Option<Profile>,
+    #[command(flatten)]
+    pub(crate) overrides: OverrideArguments,
+    /// Print every setting with where it came from
+    #[arg(long)]
+    pub(crate) explain_config: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OverrideArguments {
+    /// Who runs it: local, container, docker, k8s, proxmox, qemu
+    #[arg(long)]
+    sandbox: Option<Provider>,
+    /// The image
+    #[arg(long)]
+    image: Option<String>,
+    /// Allow a name, everything below one (*.name) or raw TCP (tcp://name:port); may be repeated
+    #[arg(long, value_name = "RULE", value_parser = parse_rule)]
+    allow: Vec<AllowRule>,
+    /// The approval policy: ci, dev, prod or a file
+    #[arg(long, value_parser = parse_approval)]
+    approval: Option<Approval>,
+    /// Why a safeguard is off
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    justification: Option<String>,
+}
+
+impl OverrideArguments {
+    pub(crate) fn into_overrides(self, profile: Option<Profile>) -> Overrides {
+        let Self { sandbox, image, allow, approval, justification } = self;
+        Overrides { profile, sandbox, image, allow, approval, justification }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChooseArguments {
+    /// What the agent does
+    #[arg(long, value_enum)]
+    pub(crate) tools: Option<Tools>,
+    /// What matters most about where it runs
+    #[arg(long, value_enum)]
+    pub(crate) priority: Option<Priority>,
+    /// Which internet access the task needs
+    #[arg(long, value_enum)]
+    pub(crate) internet: Option<Internet>,
+    /// Whether the machine is shared or this is a demonstration
+    #[arg(long, value_enum)]
+    pub(crate) audience: Option<Audience>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Tools {
+    /// It answers in text
+    None,
+    /// It uses tools, and runs no code of its own
+    Web,
+    /// It runs code that it writes
+    Code,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Priority {
+    /// Simple to run
+    Simplicity,
+    /// Many samples at once
+    Scale,
+    /// A hostile or very capable agent
+    Hostile,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Internet {
+    /// None
+    None,
+    /// Known names
+    Listed,
+    /// Anything
+    Full,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Audience {
+    /// One's own machine and results
+    Private,
+    /// A shared machine, or a demonstration
+    Shared,
+}
+
+fn parse_profile(text: &str) -> Result<Profile, String> {
+    text.parse::<Profile>().map_err(|error| format!("{error}\n  hint: {}", error.hint()))
+}
+
+fn parse_rule(text: &str) -> Result<AllowRule, String> {
+    text.parse::<AllowRule>().map_err(|error| format!("{error}\n  hint: {}", error.hint()))
+}
+
+fn parse_approval(text: &str) -> Result<Approval, String> {
+    text.parse::<Approval>().map_err(|error| format!("{error}\n  hint: {}", error.hint()))
+}

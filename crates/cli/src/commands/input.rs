@@ -1,0 +1,37 @@
+//! Files and variables from the outside, bounded.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use profile::{Document, Environment, MAX_DOCUMENT_BYTES, Problem, Problems};
+
+/// Reads and parses a document; `-` is standard input.
+pub(super) fn document(path: &str) -> Result<Document, Problems> {
+    let origin = if path == "-" { "standard input" } else { path };
+    let text = read(path).map_err(|error| {
+        let problem = Problem::new(format!("cannot be read: {error}"))
+            .hint("name a readable profile document, or - for standard input");
+        Problems { origin: origin.to_owned(), problems: vec![problem] }
+    })?;
+    Document::parse(origin, &text)
+}
+
+fn read(path: &str) -> io::Result<String> {
+    // One byte more than allowed, so that the parser sees that it is too much.
+    let limit = u64::try_from(MAX_DOCUMENT_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = Vec::new();
+    if path == "-" {
+        io::stdin().lock().take(limit).read_to_end(&mut bytes)?;
+    } else {
+        File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 text at byte {place}"))
+    })
+}
+
+/// The variables of this process that we know.
+pub(super) fn environment() -> Result<Environment, Problems> {
+    Environment::parse(&host::Surroundings::of_this_process().variables)
+}

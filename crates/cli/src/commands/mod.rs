@@ -1,0 +1,33 @@
+//! What each command does: gather, ask, print.
+
+mod choose;
+mod doctor;
+mod input;
+mod list;
+mod plan;
+
+use clap::CommandFactory as _;
+
+use crate::args::{Arguments, Command, ProfileCommand};
+use crate::exit::Exit;
+use crate::printer::Printer;
+
+/// Runs one command to its exit code.
+pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
+    match command {
+        Command::Profile(ProfileCommand::List) => list::list(printer),
+        Command::Profile(ProfileCommand::Explain { profile, any_host, overrides, explain_config }) => {
+            plan::explain(profile, any_host, overrides, explain_config, printer)
+        }
+        Command::Profile(ProfileCommand::Check { document }) => plan::check(document, printer),
+        Command::Profile(ProfileCommand::Choose(arguments)) => choose::choose(&arguments, printer),
+        Command::Plan { document } => plan::plan(document, printer),
+        Command::Doctor => doctor::doctor(printer),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "ringfence", &mut script);
+            printer.text(&String::from_utf8_lossy(&script));
+            Exit::Done
+        }
+    }
+}

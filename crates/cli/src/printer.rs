@@ -1,0 +1,147 @@
+//! The only place that writes: data on standard output, everything else on standard error.
+//!
+//! Text travels as styled spans and is sanitised here, so that nothing a file, a model or a sandbox says can speak to
+//! the terminal.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+
+/// How a span looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    Plain,
+    Strong,
+    Faint,
+    Good,
+    Bad,
+    Doubtful,
+}
+
+/// A piece of text with its look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) look: Look,
+    pub(crate) text: String,
+}
+
+/// A span of this look.
+pub(crate) fn span(look: Look, text: impl Into<String>) -> Span {
+    Span { look, text: text.into() }
+}
+
+/// A plain span.
+pub(crate) fn plain(text: impl Into<String>) -> Span {
+    span(Look::Plain, text)
+}
+
+/// Lines of spans.
+pub(crate) type Page = Vec<Vec<Span>>;
+
+/// Writes pages and JSON.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    json: bool,
+    pipe_closed: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json, pipe_closed: false }
+    }
+
+    /// Whether machines read the output.
+    pub(crate) fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Whether somebody closed the pipe that we write to.
+    pub(crate) fn pipe_closed(&self) -> bool {
+        self.pipe_closed
+    }
+
+    /// Data for people.
+    pub(crate) fn page(&mut self, page: &Page) {
+        let result = write_page(&mut anstream::stdout().lock(), page);
+        self.note(&result);
+    }
+
+    /// Data for machines, with a newline at the end.
+    pub(crate) fn data(&mut self, value: &impl serde::Serialize) {
+        // The records printed here are plain data with text keys: they cannot fail to serialise.
+        let text = serde_json::to_string_pretty(value).unwrap_or_default();
+        self.text(&format!("{text}\n"));
+    }
+
+    /// Text as it is, for scripts and files that we made ourselves.
+    pub(crate) fn text(&mut self, text: &str) {
+        let mut out = io::stdout().lock();
+        let result = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        self.note(&result);
+    }
+
+    /// A message for people.
+    pub(crate) fn message(&mut self, page: &Page) {
+        let result = write_page(&mut anstream::stderr().lock(), page);
+        self.note(&result);
+    }
+
+    fn note(&mut self, result: &io::Result<()>) {
+        if matches!(result, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            self.pipe_closed = true;
+        }
+    }
+}
+
+fn write_page(out: &mut impl Write, page: &Page) -> io::Result<()> {
+    for line in page {
+        for Span { look, text } in line {
+            let style = style(*look);
+            write!(out, "{style}{}{style:#}", sanitise(text))?;
+        }
+        writeln!(out)?;
+    }
+    out.flush()
+}
+
+fn style(look: Look) -> Style {
+    let coloured = |colour: AnsiColor| colour.on_default();
+    match look {
+        Look::Plain => Style::new(),
+        Look::Strong => Style::new().bold(),
+        Look::Faint => Style::new().dimmed(),
+        Look::Good => coloured(AnsiColor::Green),
+        Look::Bad => coloured(AnsiColor::Red).bold(),
+        Look::Doubtful => coloured(AnsiColor::Yellow),
+    }
+}
+
+/// Makes every character visible that would otherwise speak to the terminal or reorder the line: control characters,
+/// and the bidirectional and invisible format characters with which text can be made to look like other text.
+pub(crate) fn sanitise(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for character in text.chars() {
+        let speaks = character.is_control()
+            || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+        if speaks {
+            let _ = write!(clean, "{}", character.escape_unicode());
+        } else {
+            clean.push(character);
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_speaks_to_the_terminal() {
+        assert_eq!(sanitise("a\x1b[31mb\r\n\x07"), "a\\u{1b}[31mb\\u{d}\\u{a}\\u{7}");
+        assert_eq!(sanitise("\u{9b}31m"), "\\u{9b}31m");
+        assert_eq!(sanitise("evil\u{202e}gro.elpmaxe"), "evil\\u{202e}gro.elpmaxe");
+        assert_eq!(sanitise("bücher 例え"), "bücher 例え");
+    }
+}

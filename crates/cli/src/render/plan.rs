@@ -1,0 +1,225 @@
+//! A plan as a page: what is enforced, granted, recorded, and what remains.
+
+use profile::plan::{Control, ZonePlan};
+use profile::{Egress, Explanation, Kind, Plan, Runs, Sensitivity, Unmet};
+use serde_json::json;
+
+use crate::printer::{Look, Page, Printer, Span, plain, span};
+use crate::table::{INDENT, indented, page_width, table, wrap};
+
+/// Prints a plan with its hash.
+pub(crate) fn plan(plan: &Plan, printer: &mut Printer) {
+    if printer.json() {
+        printer.data(&json!({"plan": plan, "plan_sha256": plan.hash()}));
+        return;
+    }
+    printer.page(&page(plan, &[]));
+}
+
+/// Prints what a profile would mean here.
+pub(crate) fn explanation(explanation: &Explanation, printer: &mut Printer) {
+    if printer.json() {
+        // Statements that are still missing would change the plan, so it has no hash yet.
+        printer.data(explanation);
+        return;
+    }
+    printer.page(&page(&explanation.plan, &explanation.required));
+}
+
+/// Prints that a document is sound, and what a reader should know of it.
+pub(crate) fn checked(origin: &str, plan: &Plan, printer: &mut Printer) {
+    if printer.json() {
+        printer.data(&json!({"schema": "ringfence.check/1", "origin": origin, "profile": plan.profile, "plan_sha256": plan.hash()}));
+        return;
+    }
+    let mut page: Page = vec![vec![
+        span(Look::Good, "ok"),
+        plain(": "),
+        span(Look::Strong, origin),
+        plain(format!(" is a sound document for {} on {}", plan.profile, plan.provider)),
+    ]];
+    page.extend(plan.notes.iter().map(|note| vec![span(Look::Faint, "  note: "), plain(note.clone())]));
+    printer.page(&page);
+}
+
+fn page(plan: &Plan, required: &[Unmet]) -> Page {
+    let width = page_width();
+    let mut page = head(plan);
+    section(&mut page, "Required before it runs", &required_rows(required), width);
+    section(&mut page, "Enforced", &plan.controls.iter().map(control_row).collect::<Vec<_>>(), width);
+    section(&mut page, "Network", &network_rows(plan), width);
+    section(&mut page, "Granted", &granted_rows(plan), width);
+    section(&mut page, "Withheld", &withheld_rows(plan), width);
+    section(&mut page, "Services", &service_rows(plan), width);
+    section(&mut page, "Settings", &settings_rows(plan), width);
+    list(&mut page, "Recorded", &plan.recorded, width);
+    let remains =
+        plan.residual.iter().map(|residual| vec![span(Look::Doubtful, residual.id), plain(residual.text.clone())]);
+    section(&mut page, "Remains", &remains.collect::<Vec<_>>(), width);
+    list(&mut page, "Notes", &plan.notes, width);
+    if required.is_empty() {
+        page.push(Vec::new());
+        page.push(vec![span(Look::Faint, format!("plan sha256 {}", plan.hash()))]);
+    }
+    page
+}
+
+fn head(plan: &Plan) -> Page {
+    let profile = plan.profile;
+    let mut page = vec![
+        vec![span(Look::Strong, profile.to_string()), plain(format!(" on {}", plan.provider))],
+        vec![plain(format!("  {}  {}", profile.tooling, profile.tooling.summary()))],
+        vec![plain(format!("  {}  {}", profile.isolation, profile.isolation.summary()))],
+        vec![plain(format!("  {}  {}", profile.network, profile.network.summary()))],
+        vec![plain("  kernel boundary: "), plain(plan.kernel_boundary.summary())],
+    ];
+    if let Some(image) = &plan.image {
+        page.push(vec![plain(format!("  image: {}", image.reference))]);
+    }
+    page
+}
+
+fn section(page: &mut Page, title: &str, rows: &[Vec<Span>], width: usize) {
+    if rows.is_empty() {
+        return;
+    }
+    page.push(Vec::new());
+    page.push(vec![span(Look::Strong, title)]);
+    page.extend(indented(table(&[], rows, width - INDENT)));
+}
+
+fn list(page: &mut Page, title: &str, items: &[String], width: usize) {
+    if items.is_empty() {
+        return;
+    }
+    page.push(Vec::new());
+    page.push(vec![span(Look::Strong, title)]);
+    for item in items {
+        for (index, line) in wrap(item, width.saturating_sub(4)).into_iter().enumerate() {
+            page.push(vec![plain(if index == 0 { "  - " } else { "    " }), plain(line)]);
+        }
+    }
+}
+
+fn required_rows(required: &[Unmet]) -> Vec<Vec<Span>> {
+    let row = |unmet: &Unmet| {
+        let hint = unmet.hint.as_deref().unwrap_or_default();
+        vec![span(Look::Bad, unmet.control.clone()), plain(unmet.reason.clone()), span(Look::Faint, hint)]
+    };
+    required.iter().map(row).collect()
+}
+
+fn control_row(control: &Control) -> Vec<Span> {
+    vec![span(Look::Good, control.id), plain(control.promise.clone()), span(Look::Faint, control.mechanism.clone())]
+}
+
+fn network_rows(plan: &Plan) -> Vec<Vec<Span>> {
+    let mut rows = vec![vec![plain("topology"), plain(""), plain(plan.network.topology)]];
+    for phase in ["setup", "agent", "score"] {
+        if let Some(zone) = plan.network.phases.get(phase) {
+            rows.push(vec![plain(phase), span(Look::Strong, zone.level.to_string()), plain(egress(zone))]);
+        }
+    }
+    rows
+}
+
+fn egress(zone: &ZonePlan) -> String {
+    let joined = |items: Vec<String>| items.join(", ");
+    match &zone.egress {
+        Egress::Nothing => "nothing may leave".into(),
+        Egress::Everything { deny, deny_cidr } => {
+            let denied: Vec<String> =
+                deny.iter().map(ToString::to_string).chain(deny_cidr.iter().map(ToString::to_string)).collect();
+            if denied.is_empty() { "everything".into() } else { format!("everything but {}", joined(denied)) }
+        }
+        Egress::Listed { rules } => {
+            let allowed = rules
+                .allow
+                .iter()
+                .map(ToString::to_string)
+                .chain(rules.allow_cidr.iter().map(ToString::to_string))
+                .collect();
+            let denied: Vec<String> = rules
+                .deny
+                .iter()
+                .map(ToString::to_string)
+                .chain(rules.deny_cidr.iter().map(ToString::to_string))
+                .collect();
+            let but = if denied.is_empty() { String::new() } else { format!("; never {}", joined(denied)) };
+            let private: Vec<String> = rules.allow_private_answers.iter().map(ToString::to_string).collect();
+            let private =
+                if private.is_empty() { String::new() } else { format!("; private answers for {}", joined(private)) };
+            format!("{}{but}{private}", joined(allowed))
+        }
+    }
+}
+
+fn granted_rows(plan: &Plan) -> Vec<Vec<Span>> {
+    let row = |affordance: &profile::Affordance| {
+        let kind = match affordance.kind {
+            Kind::Tool => "tool",
+            Kind::Mount => "mount",
+            Kind::Environment => "environment",
+        };
+        let look = if affordance.runs == Runs::Sandbox { Look::Plain } else { Look::Doubtful };
+        let sensitive = if affordance.sensitivity == Sensitivity::Sensitive { "sensitive" } else { "" };
+        vec![
+            plain(affordance.name.clone()),
+            plain(kind),
+            span(look, format!("runs: {}", affordance.runs)),
+            plain(format!("reach: {}", affordance.reach)),
+            span(Look::Doubtful, sensitive),
+        ]
+    };
+    plan.affordances.iter().map(row).collect()
+}
+
+fn withheld_rows(plan: &Plan) -> Vec<Vec<Span>> {
+    plan.withheld
+        .iter()
+        .map(|withheld| vec![span(Look::Faint, withheld.name.clone()), plain(withheld.reason.to_string())])
+        .collect()
+}
+
+fn service_rows(plan: &Plan) -> Vec<Vec<Span>> {
+    let row = |(name, service): (&String, &profile::plan::ServicePlan)| {
+        let ports: Vec<String> = service.ports.iter().map(ToString::to_string).collect();
+        vec![
+            plain(name.clone()),
+            plain(service.image.reference.clone()),
+            plain(format!("ports {}", if ports.is_empty() { "none".into() } else { ports.join(", ") })),
+            span(Look::Strong, service.network.level.to_string()),
+            plain(egress(&service.network)),
+        ]
+    };
+    plan.services.iter().map(row).collect()
+}
+
+fn settings_rows(plan: &Plan) -> Vec<Vec<Span>> {
+    let limits: Vec<String> = plan
+        .limits
+        .entries()
+        .iter()
+        .map(|(name, value, _)| format!("{} {value}", name.trim_start_matches("limits.")))
+        .collect();
+    let approval =
+        plan.approval.as_ref().map_or("none".to_owned(), |approval| format!("{approval}: {}", approval.summary()));
+    let files = &plan.file_tools;
+    let access = if files.read_only { "read-only" } else { "read and write" };
+    let mut rows = vec![
+        vec![plain("approval"), plain(approval)],
+        vec![plain("audit"), plain(plan.audit.to_string())],
+        vec![plain("limits"), plain(limits.join(", "))],
+        vec![
+            plain("file tools"),
+            plain(format!(
+                "{}, {access}, root {}, at most {}, preflight {}",
+                files.mode, files.root, files.max_bytes, files.preflight
+            )),
+        ],
+    ];
+    if let Some(justification) = &plan.justification {
+        rows.push(vec![plain("justification"), plain(justification.clone())]);
+    }
+    rows
+}

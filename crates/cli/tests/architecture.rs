@@ -1,0 +1,124 @@
+//! The arrows between crates, as ARCHITECTURE.md draws them.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Which crates each crate may use.
+type Allowed = BTreeMap<String, BTreeSet<String>>;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// Reads the table `| crate | room | may use |`: names stand in backquotes, `all` means every crate above that row.
+fn allowed(architecture: &str) -> Allowed {
+    let mut table = Allowed::new();
+    let rows = architecture
+        .lines()
+        .skip_while(|line| !line.starts_with("| crate |"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, _, may_use] = cells[..] else { panic!("a row of another shape: {row}") };
+        let name = name.trim_matches('`').to_owned();
+        let used = if may_use == "all" {
+            table.keys().cloned().collect()
+        } else {
+            may_use.split(',').map(|used| used.trim().trim_matches('`').to_owned()).filter(|used| used != "–").collect()
+        };
+        table.insert(name, used);
+    }
+    table
+}
+
+/// Every use of one of our crates by another that the table does not allow, and every crate that it does not know.
+fn violations(allowed: &Allowed, uses: &[(String, String)], crates: &[String]) -> Vec<String> {
+    let unknown =
+        crates.iter().filter(|name| !allowed.contains_key(*name)).map(|name| format!("`{name}` is not in the table"));
+    let forbidden = uses
+        .iter()
+        .filter(|(user, used)| allowed.get(user).is_some_and(|allowed| !allowed.contains(used)))
+        .map(|(user, used)| format!("`{user}` may not use `{used}`"));
+    unknown.chain(forbidden).collect()
+}
+
+#[test]
+fn crates_use_only_what_the_architecture_allows() {
+    let metadata = MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap();
+    let crates: Vec<String> = metadata.packages.iter().map(|package| package.name.to_string()).collect();
+    let uses: Vec<(String, String)> = metadata
+        .packages
+        .iter()
+        .flat_map(|package| {
+            let ours = package.dependencies.iter().filter(|dependency| crates.contains(&dependency.name));
+            // What only tests use may point anywhere but to the crate that composes everything.
+            ours.filter(|dependency| dependency.kind != DependencyKind::Development || dependency.name == "ringfence")
+                .map(|dependency| (package.name.to_string(), dependency.name.clone()))
+        })
+        .collect();
+    assert!(!uses.is_empty());
+    let table = allowed(&std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap());
+    assert_eq!(violations(&table, &uses, &crates), Vec::<String>::new());
+}
+
+#[test]
+fn a_turned_arrow_is_noticed() {
+    let table = allowed(
+        "| crate | room | may use |\n|---|---|---|\n| `low` | x | – |\n| `high` | y | `low` |\n| `top` | z | all |\n",
+    );
+    let uses =
+        [("low", "high"), ("high", "low"), ("top", "low"), ("top", "high")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+    let crates = ["low", "high", "top", "new"].map(str::to_owned);
+    assert_eq!(violations(&table, &uses, &crates), ["`new` is not in the table", "`low` may not use `high`"]);
+}
+
+#[test]
+fn unsafe_code_is_forbidden_but_in_jail() {
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let directory = entry.unwrap().path();
+        let manifest = std::fs::read_to_string(directory.join("Cargo.toml")).unwrap();
+        let inherits = manifest.contains("[lints]\nworkspace = true");
+        assert_eq!(inherits, !directory.ends_with("jail"), "{}", directory.display());
+    }
+    let workspace = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+}
+
+/// The promises of SPEC.md: `| number | promise | test |`.
+#[test]
+fn every_promise_names_a_test_that_exists_or_is_pending() {
+    let spec = std::fs::read_to_string(root().join("SPEC.md")).unwrap();
+    let mut sources = String::new();
+    collect_sources(&root().join("crates"), &mut sources);
+    let rows: Vec<Vec<&str>> = spec
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains('.') && !line.starts_with("| no. |"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert!(rows.len() > 10, "SPEC.md has no table of promises");
+    for row in rows {
+        let test = row.last().unwrap();
+        if *test == "pending" {
+            continue;
+        }
+        for name in test.split(',').map(|name| name.trim().trim_matches('`')) {
+            assert!(sources.contains(&format!("fn {name}(")), "SPEC.md {} names `{name}`, which is no test", row[0]);
+        }
+    }
+}
+
+fn collect_sources(directory: &Path, sources: &mut String) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect_sources(&path, sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}

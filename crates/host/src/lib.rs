@@ -1,0 +1,117 @@
+//! Facts: what this host and its providers can enforce, found out by doing, each with a short deadline.
+//!
+//! A probe that does not answer is `Unknown`, which counts as missing. What the facts *mean* for a profile is decided in
+//! the crate `profile`.
+
+mod cgroups;
+mod docker;
+mod kernel;
+mod kubernetes;
+mod machines;
+mod reach;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use profile::{Capability, Facts, Finding};
+
+/// How long one probe may take. Together they take hardly longer than one: they run at the same time.
+pub const DEADLINE: Duration = Duration::from_secs(3);
+
+/// What the probes may look at beside the kernel: the environment, and where the user's files are.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// The environment variables.
+    pub variables: BTreeMap<String, String>,
+}
+
+impl Surroundings {
+    /// This process' own; variables that are not text are left out.
+    pub fn of_this_process() -> Self {
+        let variables =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Self { variables: variables.collect() }
+    }
+
+    /// A variable that is set and not empty.
+    fn get(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    fn home(&self) -> Option<PathBuf> {
+        self.get("HOME").map(PathBuf::from)
+    }
+}
+
+/// Probes everything, at the same time.
+pub fn facts(surroundings: &Surroundings) -> Facts {
+    let started = Capability::ALL.map(|capability| {
+        let surroundings = surroundings.clone();
+        (capability, start(move || probe(capability, &surroundings)))
+    });
+    Facts::new(started.map(|(capability, answer)| (capability, within(&answer))))
+}
+
+fn probe(capability: Capability, surroundings: &Surroundings) -> Finding {
+    match capability {
+        Capability::UserNamespaces => kernel::user_namespaces(),
+        Capability::Overlay => kernel::overlay(),
+        Capability::Seccomp => kernel::seccomp(),
+        Capability::Cgroups => cgroups::limits(),
+        Capability::Nftables => kernel::redirect_rules(),
+        Capability::Landlock => kernel::landlock(),
+        Capability::Docker => docker::daemon(surroundings),
+        Capability::Kubernetes => kubernetes::cluster(surroundings),
+        Capability::Qemu => machines::qemu(),
+        Capability::Kvm => kernel::kvm(),
+        Capability::Proxmox => machines::proxmox(surroundings),
+    }
+}
+
+/// Runs a probe on a thread of its own, which is left behind if it hangs: name resolution, for one, has no deadline.
+fn start(probe: impl FnOnce() -> Finding + Send + 'static) -> mpsc::Receiver<Finding> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        // Nobody listens any more if the deadline has passed.
+        let _ = sender.send(probe());
+    });
+    receiver
+}
+
+fn within(answer: &mpsc::Receiver<Finding>) -> Finding {
+    // A probe's own deadlines are as long as this one; leave it the time to report them.
+    match answer.recv_timeout(DEADLINE + Duration::from_millis(500)) {
+        Ok(finding) => finding,
+        Err(mpsc::RecvTimeoutError::Timeout) => Finding::unknown(format!("no answer within {DEADLINE:?}")),
+        Err(mpsc::RecvTimeoutError::Disconnected) => Finding::unknown("the probe failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use profile::Status;
+
+    #[test]
+    fn every_capability_has_a_finding_and_what_is_missing_has_a_fix() {
+        let facts = facts(&Surroundings::default());
+        for capability in Capability::ALL {
+            let finding = facts.finding(capability).unwrap();
+            assert!(!finding.found.is_empty(), "{capability:?}");
+            if finding.status == Status::Missing {
+                assert!(finding.fix.is_some(), "{capability:?}: {finding:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_probe_that_panics_or_hangs_is_unknown() {
+        let failed = within(&start(|| std::panic::resume_unwind(Box::new("probe"))));
+        assert_eq!(failed.status, Status::Unknown);
+        let (_held, never) = mpsc::channel();
+        assert_eq!(within(&never).status, Status::Unknown);
+    }
+}

@@ -1,0 +1,110 @@
+//! How the file tools behave: in memory or in the sandbox, and within which bounds.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::problem::Located;
+use crate::reader::{Complaints, Fields};
+use crate::units::Bytes;
+use crate::yaml::Node;
+
+/// Declares an enum that is written as one of a few words.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $what:literal, { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$variant_doc])* $variant),+ }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text.to_ascii_lowercase().as_str() {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(format!("`{text}` is not {}: use {}", $what, [$($word),+].join(", "))),
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $word),+ })
+            }
+        }
+    };
+}
+
+words!(
+    /// Where the file tools work; ordered from the one that grants more.
+    FileMode, "a file mode", {
+        /// In the sandbox's file system, under a root.
+        Sandbox = "sandbox",
+        /// In memory, per sample.
+        Store = "store",
+    }
+);
+
+words!(
+    /// What happens when the sandbox cannot serve the file tools; ordered from lax to strict.
+    Preflight, "a preflight mode", {
+        /// Do not look.
+        Skip = "skip",
+        /// Look, and fall back to the store with a recorded event.
+        Auto = "auto",
+        /// Look, and fail.
+        Force = "force",
+    }
+);
+
+/// What a document says of the file tools; absent fields keep their defaults.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileTools {
+    /// Where they work; `store` by default.
+    pub mode: Option<Located<FileMode>>,
+    /// The directory they are confined to; `/repo` by default.
+    pub root: Option<Located<String>>,
+    /// Whether they may only read.
+    pub read_only: Option<bool>,
+    /// The largest file they touch; 5,000,000 bytes by default.
+    pub max_bytes: Option<Located<Bytes>>,
+    /// The preflight; `auto` by default, `force` at H1 and above in sandbox mode.
+    pub preflight: Option<Located<Preflight>>,
+}
+
+const KEYS: &[&str] = &["mode", "root", "read_only", "max_bytes", "preflight"];
+
+impl FileTools {
+    /// Reads `file_tools:`.
+    pub(crate) fn read(node: Node, complaints: &Complaints) -> Self {
+        let Some(mut fields) = Fields::open(node, "`file_tools`", KEYS, complaints) else { return Self::default() };
+        let tools = Self {
+            mode: fields.parsed("mode"),
+            root: fields.parsed::<Root>("root").map(|root| Located { value: root.value.0, place: root.place }),
+            read_only: fields.truth("read_only"),
+            max_bytes: fields.parsed("max_bytes"),
+            preflight: fields.parsed("preflight"),
+        };
+        fields.close();
+        tools
+    }
+}
+
+/// An absolute path without `.` or `..` parts.
+pub(crate) struct Root(pub(crate) String);
+
+impl FromStr for Root {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let clean =
+            text.starts_with('/') && !text.contains('\0') && text.split('/').all(|part| part != "." && part != "..");
+        if clean {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(format!("`{text}` is not an absolute path without . and .."))
+        }
+    }
+}

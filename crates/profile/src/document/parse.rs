@@ -1,0 +1,247 @@
+//! Text to [`Document`].
+
+use std::collections::BTreeMap;
+
+use super::file_tools::FileTools;
+use super::limits::Limits;
+use super::network::{RulesSection, Zone, read_section, read_zone};
+use super::sandbox::{Provider, Runtime, SandboxChoice};
+use super::tools::{is_identifier, read_environment, read_tool};
+use super::{Document, Phase, Service};
+use crate::approval::{Approval, Audit, ParseApprovalError};
+use crate::level::{ParseProfileError, Profile};
+use crate::problem::{Located, Problem, Problems};
+use crate::reader::{Complaints, Fields, parsed, text};
+use crate::rules::PortNumber;
+use crate::yaml::{self, Node, Value};
+
+const KEYS: &[&str] = &[
+    "profile",
+    "sandbox",
+    "provider",
+    "runtime",
+    "image",
+    "network",
+    "tools",
+    "mounts",
+    "environment",
+    "approval",
+    "audit",
+    "limits",
+    "file_tools",
+    "phases",
+    "services",
+    "justification",
+];
+
+impl Document {
+    /// A document that says nothing but its profile.
+    pub fn bare(profile: Profile, origin: impl Into<String>) -> Self {
+        Self {
+            origin: origin.into(),
+            profile: Located::nowhere(profile),
+            sandbox: None,
+            runtime: None,
+            image: None,
+            network: RulesSection::default(),
+            tools: None,
+            mounts: Vec::new(),
+            environment: BTreeMap::new(),
+            approval: None,
+            audit: None,
+            limits: Limits::default(),
+            file_tools: FileTools::default(),
+            phases: BTreeMap::new(),
+            services: BTreeMap::new(),
+            justification: None,
+        }
+    }
+
+    /// Reads a document; `origin` names it in messages.
+    pub fn parse(origin: impl Into<String>, text: &str) -> Result<Self, Problems> {
+        let origin = origin.into();
+        let complaints = Complaints::default();
+        let document = match yaml::parse(text) {
+            Ok(node) => read(&origin, node, &complaints),
+            Err(problem) => {
+                complaints.add(problem);
+                None
+            }
+        };
+        match (document, complaints.into_problems()) {
+            (Some(document), problems) if problems.is_empty() => Ok(document),
+            (_, problems) => Err(Problems { origin, problems }),
+        }
+    }
+}
+
+fn read(origin: &str, node: Node, complaints: &Complaints) -> Option<Document> {
+    let mut fields = Fields::open(node, "a profile document", KEYS, complaints)?;
+    let place = fields.place();
+    let profile = fields
+        .take("profile")
+        .map(|node| parsed::<Profile>(node, "profile", complaints, |error: &ParseProfileError| Some(error.hint())));
+    if profile.is_none() {
+        complaints.add(Problem::at(place, "a profile document needs a `profile`").hint("write profile: T0.H1.N2"));
+    }
+    // The rest is read even when the profile is wrong, so that all problems show at once.
+    let any_profile = Located::nowhere(crate::level::TYPICAL[0].0);
+    let mut document = Document::bare(any_profile.value, origin);
+    document.profile = profile.flatten().unwrap_or(any_profile);
+
+    document.sandbox = read_sandbox(&mut fields, complaints);
+    document.runtime = fields.text("runtime").map(|name| Located { value: Runtime(name.value), place: name.place });
+    document.image = fields.text("image");
+    if let Some(node) = fields.take("network") {
+        document.network = read_section(node, complaints);
+    }
+    document.tools = read_tools(&mut fields, complaints);
+    for node in fields.list("mounts") {
+        document.mounts.extend(parsed(node, "mounts", complaints, |_| None));
+    }
+    if let Some(node) = fields.take("environment") {
+        document.environment = read_environment(node, complaints);
+    }
+    document.approval = fields.take("approval").and_then(|node| {
+        parsed::<Approval>(node, "approval", complaints, |error: &ParseApprovalError| Some(error.hint()))
+    });
+    document.audit = fields.take("audit").and_then(|node| read_audit(node, complaints));
+    if let Some(node) = fields.take("limits") {
+        document.limits = Limits::read(node, complaints);
+    }
+    if let Some(node) = fields.take("file_tools") {
+        document.file_tools = FileTools::read(node, complaints);
+    }
+    if let Some(node) = fields.take("phases") {
+        document.phases = read_phases(node, complaints);
+    }
+    if let Some(node) = fields.take("services") {
+        document.services = read_services(node, complaints);
+    }
+    document.justification = fields.text("justification").filter(|text| {
+        let empty = text.value.trim().is_empty();
+        if empty {
+            complaints.add(Problem { place: text.place, message: "`justification` is empty".into(), hint: None });
+        }
+        !empty
+    });
+    fields.close();
+    Some(document)
+}
+
+/// `sandbox: docker` or `sandbox: [docker, compose.yaml]`; `provider:` is another name for it.
+fn read_sandbox(fields: &mut Fields<'_>, complaints: &Complaints) -> Option<Located<SandboxChoice>> {
+    let (sandbox, provider) = (fields.take("sandbox"), fields.take("provider"));
+    if let (Some(_), Some(second)) = (&sandbox, &provider) {
+        complaints.add(Problem::at(second.place, "`provider` is another name for `sandbox`: state one of them"));
+    }
+    let node = sandbox.or(provider)?;
+    let place = node.place;
+    let (name, config) = match node.value {
+        Value::List(items) => {
+            let Ok([name, config]) = <[Node; 2]>::try_from(items) else {
+                complaints.add(Problem::at(place, "a sandbox with a configuration is [provider, file]"));
+                return None;
+            };
+            (name, Some(text(config, "sandbox", complaints)?.value))
+        }
+        value => (Node { place, value }, None),
+    };
+    let provider = parsed::<Provider>(name, "sandbox", complaints, |_| None)?;
+    Some(Located::at(place, SandboxChoice { provider: provider.value, config }))
+}
+
+fn read_tools(fields: &mut Fields<'_>, complaints: &Complaints) -> Option<Vec<Located<crate::affordance::Affordance>>> {
+    let node = fields.take("tools")?;
+    let Value::List(items) = node.value else {
+        complaints.add(Problem::at(node.place, format!("`tools` must be a list, found {}", node.value.kind())));
+        return None;
+    };
+    let mut tools: Vec<Located<crate::affordance::Affordance>> = Vec::new();
+    for item in items {
+        let Some(tool) = read_tool(item, complaints) else { continue };
+        if tools.iter().any(|earlier| earlier.value.name == tool.value.name) {
+            complaints.add(Problem {
+                place: tool.place,
+                message: format!("the tool `{}` is listed twice", tool.value.name),
+                hint: None,
+            });
+        }
+        tools.push(tool);
+    }
+    Some(tools)
+}
+
+fn read_audit(node: Node, complaints: &Complaints) -> Option<Located<Audit>> {
+    let place = node.place;
+    match node.value {
+        Value::Bool(true) => Some(Located::at(place, Audit::BesideTheLog)),
+        Value::Bool(false) => Some(Located::at(place, Audit::Off)),
+        Value::Text(path) if !path.is_empty() => Some(Located::at(place, Audit::File(path))),
+        other => {
+            complaints
+                .add(Problem::at(place, format!("`audit` must be a file's name, on or off, found {}", other.kind())));
+            None
+        }
+    }
+}
+
+fn read_phases(node: Node, complaints: &Complaints) -> BTreeMap<Phase, Zone> {
+    let Some(mut fields) = Fields::open(node, "`phases`", &["setup", "agent", "score"], complaints) else {
+        return BTreeMap::new();
+    };
+    let mut phases = BTreeMap::new();
+    for phase in Phase::ALL {
+        let Some(node) = fields.take(phase.name()) else { continue };
+        let Some(mut inner) = Fields::open(node, "a phase", &["network"], complaints) else { continue };
+        if let Some(zone) = inner.take("network").and_then(|node| read_zone(node, complaints)) {
+            phases.insert(phase, zone);
+        }
+        inner.close();
+    }
+    fields.close();
+    phases
+}
+
+fn read_services(node: Node, complaints: &Complaints) -> BTreeMap<String, Service> {
+    let mut services = BTreeMap::new();
+    let Value::Map(entries) = node.value else {
+        complaints.add(Problem::at(
+            node.place,
+            format!("`services` must be a mapping of names, found {}", node.value.kind()),
+        ));
+        return services;
+    };
+    for (key, node) in entries {
+        let Value::Text(name) = key.value else { continue };
+        if !is_identifier(&name) || Phase::ALL.iter().any(|phase| phase.name() == name) {
+            complaints.add(
+                Problem::at(key.place, format!("`{name}` cannot be a service's name"))
+                    .hint("use letters, digits, _ and -; setup, agent and score are phases"),
+            );
+            continue;
+        }
+        let Some(mut fields) =
+            Fields::open(node, "a service", &["image", "ports", "network", "environment"], complaints)
+        else {
+            continue;
+        };
+        let place = fields.place();
+        let image = fields.text("image");
+        let ports = fields
+            .list("ports")
+            .into_iter()
+            .filter_map(|node| parsed::<PortNumber>(node, "ports", complaints, |_| None).map(|port| port.value.0))
+            .collect();
+        let network = fields.take("network").and_then(|node| read_zone(node, complaints));
+        let environment = fields.take("environment").map(|node| read_environment(node, complaints)).unwrap_or_default();
+        fields.close();
+        match image {
+            Some(image) => {
+                services.insert(name, Service { place: key.place, image: image.value, ports, network, environment });
+            }
+            None => complaints.add(Problem::at(place, format!("the service `{name}` needs an `image`"))),
+        }
+    }
+    services
+}

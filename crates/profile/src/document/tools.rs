@@ -1,0 +1,201 @@
+//! The `tools:` and `environment:` of a document.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+
+use secrecy::SecretString;
+
+use crate::affordance::{Affordance, Kind, Reach, Runs, Sensitivity};
+use crate::catalogue::{WEB_SEARCH, standard_tool, standard_tools};
+use crate::level::Tooling;
+use crate::pattern::HostPattern;
+use crate::problem::{Located, Place, Problem, nearest_word};
+use crate::reader::{Complaints, Fields, parsed, text};
+use crate::yaml::{Node, Value};
+
+const TOOL_KEYS: &[&str] = &["name", "runs", "reach", "sensitive", "needs"];
+
+/// Reads one entry of `tools:`: a standard tool's name, or a mapping that declares or refines one.
+pub(super) fn read_tool(node: Node, complaints: &Complaints) -> Option<Located<Affordance>> {
+    let place = node.place;
+    let affordance = if let Value::Map(_) = node.value {
+        declared(node, complaints)?
+    } else {
+        let name = text(node, "tools", complaints)?.value;
+        let Some(tool) = standard_tool(&name) else {
+            complaints.add(unknown_tool(place, &name));
+            return None;
+        };
+        tool
+    };
+    if affordance.name == WEB_SEARCH && affordance.reach == Reach::Nothing {
+        complaints.add(
+            Problem::at(place, "`web_search` needs a `reach`: the name of its search provider")
+                .hint("write {name: web_search, reach: [search.example.org]}"),
+        );
+        return None;
+    }
+    Some(Located::at(place, affordance))
+}
+
+fn unknown_tool(place: Place, name: &str) -> Problem {
+    let known: Vec<String> = standard_tools().map(|tool| tool.name).collect();
+    let problem = Problem::at(place, format!("`{name}` is not a standard tool"));
+    match nearest_word(name, known.iter().map(String::as_str)) {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None => problem.hint("declare your own as {name, runs: sandbox|host|provider, reach: [names], needs: T0|T1}"),
+    }
+}
+
+fn declared(node: Node, complaints: &Complaints) -> Option<Affordance> {
+    let mut fields = Fields::open(node, "a tool", TOOL_KEYS, complaints)?;
+    let place = fields.place();
+    let name = fields.text("name");
+    let runs = fields.parsed::<Runs>("runs").map(|runs| runs.value);
+    let has_reach = fields.take("reach");
+    let reach = has_reach.and_then(|node| read_reach(node, complaints));
+    let sensitive = fields.truth("sensitive");
+    let needs = fields.parsed::<Tooling>("needs");
+    fields.close();
+    let Some(name) = name else {
+        complaints.add(Problem::at(place, "a tool needs a `name`"));
+        return None;
+    };
+    if !is_identifier(&name.value) {
+        complaints.add(
+            Problem::at(place, format!("`{}` cannot be a tool's name", name.value))
+                .hint("use letters, digits, _ and -"),
+        );
+        return None;
+    }
+    if let Some(mut tool) = standard_tool(&name.value) {
+        // What a standard tool is, is ours to say; a document may only state its reach or make it sensitive.
+        if runs.is_some() || needs.is_some() || sensitive == Some(false) {
+            complaints.add(
+                Problem::at(
+                    place,
+                    format!("`{}` is a standard tool: only `reach` and `sensitive: true` may be stated", tool.name),
+                )
+                .hint("give your own tool another name"),
+            );
+            return None;
+        }
+        if let Some(reach) = reach {
+            if tool.name != WEB_SEARCH {
+                complaints.add(Problem::at(place, format!("the reach of `{}` is fixed: {}", tool.name, tool.reach)));
+                return None;
+            }
+            if !matches!(reach, Reach::Names(_)) {
+                complaints
+                    .add(Problem::at(place, "the reach of `web_search` must be the names of its search provider"));
+                return None;
+            }
+            tool.reach = reach;
+        }
+        if sensitive == Some(true) {
+            tool.sensitivity = Sensitivity::Sensitive;
+        }
+        return Some(tool);
+    }
+    let Some(runs) = runs else {
+        complaints.add(
+            Problem::at(place, format!("the tool `{}` must say where it runs", name.value))
+                .hint("add runs: sandbox, host or provider"),
+        );
+        return None;
+    };
+    if runs != Runs::Sandbox && matches!(reach, Some(Reach::Sandbox | Reach::Web)) {
+        // The sandbox's rules bind only what runs in the sandbox.
+        complaints.add(
+            Problem::at(
+                place,
+                format!("the tool `{}` runs outside the sandbox, so its reach must be named", name.value),
+            )
+            .hint("list the names that it reaches, or `*`"),
+        );
+        return None;
+    }
+    Some(Affordance {
+        name: name.value,
+        kind: Kind::Tool,
+        runs,
+        // Unstated is not harmless: what is not said counts as the widest.
+        reach: reach.unwrap_or(if runs == Runs::Sandbox { Reach::Sandbox } else { Reach::Anything }),
+        sensitivity: if sensitive == Some(false) { Sensitivity::Plain } else { Sensitivity::Sensitive },
+        needs: needs.map_or(Tooling::T0, |needs| needs.value),
+    })
+}
+
+fn read_reach(node: Node, complaints: &Complaints) -> Option<Reach> {
+    let place = node.place;
+    match node.value {
+        Value::Text(word) if word == "*" => Some(Reach::Anything),
+        Value::Text(word) if word == "sandbox" => Some(Reach::Sandbox),
+        Value::Text(word) if word == "web" => Some(Reach::Web),
+        Value::List(items) if items.is_empty() => Some(Reach::Nothing),
+        Value::List(items) => {
+            let hint = |error: &crate::hostname::HostNameError| Some(error.hint().to_owned());
+            let names: BTreeSet<HostPattern> = items
+                .into_iter()
+                .filter_map(|item| parsed(item, "reach", complaints, hint).map(|name| name.value))
+                .collect();
+            Some(Reach::Names(names))
+        }
+        _ => {
+            complaints.add(Problem::at(place, "`reach` must be a list of names, `sandbox`, `web` or `*`"));
+            None
+        }
+    }
+}
+
+/// Reads `environment:`. Values may be secrets: they are kept apart and never shown.
+pub(super) fn read_environment(node: Node, complaints: &Complaints) -> BTreeMap<String, SecretString> {
+    let mut entries = BTreeMap::new();
+    let Value::Map(pairs) = node.value else {
+        complaints
+            .add(Problem::at(node.place, format!("`environment` must be a mapping, found {}", node.value.kind())));
+        return entries;
+    };
+    for (key, value) in pairs {
+        let Value::Text(name) = key.value else { continue };
+        let valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !valid_start || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            complaints.add(Problem::at(key.place, format!("`{name}` cannot be the name of an environment entry")));
+            continue;
+        }
+        let written = match value.value {
+            Value::Text(text) if !text.contains('\0') => text,
+            Value::Integer(number) => number.to_string(),
+            other => {
+                complaints.add(
+                    Problem::at(
+                        value.place,
+                        format!("the value of `{name}` must be a text without NUL, found {}", other.kind()),
+                    )
+                    .hint("put it in quotes"),
+                );
+                continue;
+            }
+        };
+        entries.insert(name, SecretString::from(written));
+    }
+    entries
+}
+
+/// Letters, digits, `_` and `-`, not empty, at most 64.
+pub(super) fn is_identifier(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+impl FromStr for Runs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "sandbox" => Ok(Self::Sandbox),
+            "host" => Ok(Self::Host),
+            "provider" => Ok(Self::Provider),
+            _ => Err(format!("`{text}` is not a place to run: use sandbox, host or provider")),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The nearest profiles that could be had, when the one asked for cannot.
+
+use super::assess::assess;
+use crate::facts::Facts;
+use crate::level::{Network, Profile, Tooling};
+use crate::problem::Located;
+use crate::refusal::{Alternative, Cause, Refusal, Unmet};
+use crate::settings::Request;
+
+/// How many alternatives are worth reading.
+const SHOWN: usize = 3;
+
+pub(super) fn refuse(request: &Request, facts: &Facts, unmet: Vec<Unmet>) -> Refusal {
+    let document = &request.document;
+    Refusal {
+        schema: Refusal::SCHEMA,
+        profile: request.profile,
+        origin: document.profile.place.is_some().then(|| document.origin.clone()),
+        nearest: alternatives(request, facts, &unmet),
+        unmet,
+    }
+}
+
+/// Other profiles under which the same request would hold, those that grant no more first, then by distance.
+fn alternatives(request: &Request, facts: &Facts, unmet: &[Unmet]) -> Vec<Alternative> {
+    // Where only statements are missing, only a profile that needs none of them helps.
+    let only_statements = unmet.iter().all(|obstacle| obstacle.cause == Cause::Required);
+    let asked = request.profile;
+    let mut candidates: Vec<Profile> = Profile::all()
+        .filter(|&profile| profile != asked)
+        .filter(|&profile| {
+            let obstacles = assess(&with_profile(request, profile), facts).unmet;
+            obstacles.iter().all(|obstacle| obstacle.cause == Cause::Required && !only_statements)
+        })
+        .collect();
+    candidates.sort_by_key(|&profile| (widened(asked, profile), distance(asked, profile)));
+    candidates.truncate(SHOWN);
+    candidates.into_iter().map(|profile| Alternative { profile, difference: difference(asked, profile) }).collect()
+}
+
+/// The same request under another profile, as if the file had stated it.
+fn with_profile(request: &Request, profile: Profile) -> Request {
+    let mut other = request.clone();
+    other.profile = profile;
+    other.document.profile = Located { value: profile, place: request.document.profile.place };
+    let disagrees =
+        |choice: &Located<crate::document::SandboxChoice>| choice.value.provider.isolation() != profile.isolation;
+    if other.document.sandbox.as_ref().is_some_and(disagrees) {
+        other.document.sandbox = None;
+        other.document.runtime = None;
+    }
+    other
+}
+
+fn widened(from: Profile, to: Profile) -> usize {
+    usize::from(to.tooling < from.tooling) + usize::from(to.network < from.network)
+}
+
+fn distance(from: Profile, to: Profile) -> usize {
+    let tooling = steps(Tooling::ALL, from.tooling, to.tooling);
+    let isolation = steps(crate::level::Isolation::ALL, from.isolation, to.isolation);
+    let network = steps(Network::ALL, from.network, to.network);
+    tooling + isolation + network
+}
+
+fn steps<L: PartialEq>(levels: &[L], from: L, to: L) -> usize {
+    let at = |level: L| levels.iter().position(|other| *other == level).unwrap_or_default();
+    at(from).abs_diff(at(to))
+}
+
+fn difference(from: Profile, to: Profile) -> String {
+    let mut parts = Vec::new();
+    if to.tooling != from.tooling {
+        parts.push(format!(
+            "{} {}",
+            if to.tooling > from.tooling { "narrower tooling:" } else { "wider tooling:" },
+            to.tooling.summary()
+        ));
+    }
+    if to.isolation != from.isolation {
+        parts.push(format!("on {}", to.isolation.summary()));
+    }
+    if to.network != from.network {
+        parts.push(format!(
+            "{} {}",
+            if to.network > from.network { "narrower network:" } else { "wider network:" },
+            to.network.summary()
+        ));
+    }
+    parts.join("; ")
+}

@@ -1,0 +1,94 @@
+//! Affordances: what is requested, judged by the profile.
+
+use super::NotGranted;
+use crate::affordance::{Affordance, Kind, Reach, Runs, Sensitivity};
+use crate::catalogue::default_tools;
+use crate::document::MountMode;
+use crate::grant::{Withheld, judge};
+use crate::level::Tooling;
+use crate::refusal::{Cause, Unmet};
+use crate::settings::Request;
+
+#[derive(Default)]
+pub(super) struct Judged {
+    pub(super) granted: Vec<Affordance>,
+    pub(super) withheld: Vec<NotGranted>,
+    pub(super) unmet: Vec<Unmet>,
+}
+
+/// Judges every affordance. What a document lists by name must be granted, or the document contradicts itself; what the
+/// standard set offers, and what a raised profile or a variable takes away, is withheld and said so.
+pub(super) fn affordances(request: &Request) -> Judged {
+    let mut result = Judged::default();
+    let document = &request.document;
+    let rules = &document.network.rules;
+    let narrowed = |tool: &Affordance| {
+        request.narrowed.get(&tool.name).map(|setting| Withheld::Narrowed { setting: setting.clone() })
+    };
+    match &document.tools {
+        None => {
+            for tool in default_tools() {
+                let verdict = judge(request.profile, rules, &tool).and_then(|()| narrowed(&tool).map_or(Ok(()), Err));
+                result.keep(tool, verdict);
+            }
+        }
+        Some(tools) => {
+            for tool in tools {
+                let own_profile = judge(document.profile.value, rules, &tool.value);
+                let verdict = judge(request.profile, rules, &tool.value);
+                // Asked for by the file within the file's own profile: a narrower profile only withholds it.
+                let only_raised = own_profile.is_ok() && document.profile.place.is_some();
+                if let (Err(reason), false) = (&verdict, only_raised) {
+                    let name = &tool.value.name;
+                    result.unmet.push(
+                        Unmet::new(
+                            Cause::Contradiction,
+                            format!("tooling.{name}"),
+                            format!("`{name}` is not granted: {reason}"),
+                        )
+                        .hint(hint(reason))
+                        .at(tool.place),
+                    );
+                    continue;
+                }
+                let verdict = verdict.and_then(|()| narrowed(&tool.value).map_or(Ok(()), Err));
+                result.keep(tool.value.clone(), verdict);
+            }
+        }
+    }
+    for mount in &document.mounts {
+        let sensitivity = match mount.value.mode {
+            MountMode::ReadOnly => Sensitivity::Plain,
+            MountMode::ReadWrite => Sensitivity::Sensitive,
+        };
+        result.granted.push(fixture(mount.value.to_string(), Kind::Mount, sensitivity));
+    }
+    for name in document.environment.keys() {
+        result.granted.push(fixture(name.clone(), Kind::Environment, Sensitivity::Plain));
+    }
+    result.granted.sort();
+    result
+}
+
+impl Judged {
+    fn keep(&mut self, tool: Affordance, verdict: Result<(), Withheld>) {
+        match verdict {
+            Ok(()) => self.granted.push(tool),
+            Err(reason) => self.withheld.push(NotGranted { name: tool.name, reason }),
+        }
+    }
+}
+
+/// A mount or an environment entry: there whatever the tooling level.
+fn fixture(name: String, kind: Kind, sensitivity: Sensitivity) -> Affordance {
+    Affordance { name, kind, runs: Runs::Sandbox, reach: Reach::Nothing, sensitivity, needs: Tooling::T2 }
+}
+
+fn hint(reason: &Withheld) -> &'static str {
+    match reason {
+        Withheld::Tooling { .. } => "remove the tool, or choose a lower tooling level",
+        Withheld::NoNetwork { .. } => "remove the tool, or choose N1 and list what it reaches",
+        Withheld::NotListed { .. } => "add what it reaches to network.allow_domains, or remove the tool",
+        Withheld::Narrowed { .. } => "unset the variable, or remove the tool",
+    }
+}

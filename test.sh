@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one. It installs what is missing, counts every
+# check and test, and ends with the line `N passed, N failed`. A lane whose system is missing fails.
+set -uo pipefail
+cd "$(dirname "$0")" || exit 1
+
+LANES=(lint unit)
+DENY_VERSION=0.20.2
+FUZZ_VERSION=0.13.2
+FUZZ_SECONDS=${FUZZ_SECONDS:-20}
+
+export CARGO_TERM_COLOR=never
+# A snapshot that differs is a failure, never an update.
+export INSTA_UPDATE=no
+
+passed=0
+failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+say() { printf '\n== %s\n' "$*"; }
+
+# check NAME COMMAND…: one counted check.
+check() {
+    local name=$1
+    shift
+    say "$name"
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAILED: %s\n' "$name"
+    fi
+}
+
+# tests NAME COMMAND…: a cargo test run; its own tests are counted, and a run without a test has failed.
+tests() {
+    local name=$1 ok bad
+    shift
+    say "$name"
+    "$@" 2>&1 | tee "$log"
+    local status=${PIPESTATUS[0]}
+    ok=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$log")
+    bad=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$log")
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+    if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$((ok + bad))" -eq 0 ]; then
+        failed=$((failed + 1))
+        printf 'FAILED: %s\n' "$name"
+    fi
+}
+
+# debian PROGRAM PACKAGE: installs a Debian package when its program is missing and we are root.
+debian() {
+    command -v "$1" >/dev/null && return 0
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        printf 'missing %s: install the package %s\n' "$1" "$2"
+        return 1
+    fi
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$2" >/dev/null
+}
+
+# tool COMMAND CRATE VERSION: installs a cargo tool from the registry when it is missing.
+tool() {
+    cargo "$1" --version >/dev/null 2>&1 || cargo install --locked --quiet "$2@$3"
+}
+
+# component COMMAND NAME: a part of the Rust toolchain.
+component() {
+    cargo "$1" --version >/dev/null 2>&1 || rustup component add "$2"
+}
+
+lane_lint() {
+    component fmt rustfmt && component clippy clippy && tool deny cargo-deny "$DENY_VERSION"
+    check 'format' cargo fmt --all --check
+    check 'clippy' cargo clippy --release --workspace --all-targets -- -D warnings
+    check 'licences, bans, sources' cargo deny --log-level error check bans licenses sources
+    check 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --release --quiet --no-deps --workspace
+}
+
+lane_unit() {
+    tests 'tests' cargo test --release --workspace
+    debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
+    fuzz document
+    fuzz host_pattern
+}
+
+# fuzz TARGET: a bounded run from the kept seeds. Safe Rust needs no sanitizer, so a stable toolchain is enough.
+fuzz() {
+    mkdir -p "target/fuzz-corpus/$1"
+    check "fuzz $1 for $FUZZ_SECONDS s" cargo fuzz run --sanitizer none --target-dir target/fuzz "$1" \
+        "target/fuzz-corpus/$1" "fuzz/seeds/$1" -- \
+        -max_total_time="$FUZZ_SECONDS" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1
+}
+
+if [ $# -eq 0 ]; then set -- "${LANES[@]}"; fi
+for lane in "$@"; do
+    if ! declare -F "lane_$lane" >/dev/null; then
+        printf 'unknown lane %s; lanes are: %s\n' "$lane" "${LANES[*]}"
+        exit 2
+    fi
+done
+for lane in "$@"; do
+    say "lane $lane"
+    "lane_$lane"
+done
+printf '\n%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
