@@ -1,6 +1,6 @@
 //! The arrows between crates, as ARCHITECTURE.md draws them.
 
-#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
