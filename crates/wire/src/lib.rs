@@ -1,0 +1,16 @@
+//! Frames between the host and the guest in a sandbox.
+//!
+//! A pure codec over any duplex byte stream: it owns the format and its bounds, and does no I/O. Neither side trusts the
+//! other: a length is checked before anything is kept, and whatever does not decode ends the session.
+//!
+//! A frame is `length: u32` (little endian, of what follows), `kind: u8`, `id: u32`, payload. Chunks carry raw bytes,
+//! everything else a [postcard](https://postcard.jamesmunns.com) record. `tests/golden.rs` keeps the bytes of a version.
+
+mod frame;
+mod message;
+
+pub use frame::{Decoder, FrameError, MAX_CHUNK, MAX_FRAME, Message, encode};
+pub use message::{
+    Entry, Exec, FailureKind, FileKind, Guest, Host, Outcome, PROTOCOL_VERSION, Stat, Stream, User, WINDOW, WindowSize,
+    WriteMode,
+};

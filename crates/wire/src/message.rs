@@ -1,0 +1,393 @@
+//! What host and guest say to each other.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::frame::{FrameError, Message};
+
+/// The version that both sides must speak.
+pub const PROTOCOL_VERSION: u32 = 1;
+/// How many bytes of a stream may be under way before the receiver grants more.
+pub const WINDOW: u32 = 1 << 20;
+
+/// One of a command's output streams; a file that is read travels as `Out`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Stream {
+    /// Standard output, or everything of a terminal.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// Who a command runs as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum User {
+    /// The sandbox's own default: root inside.
+    Default,
+    /// A name of the sandbox's passwd file, or `uid` or `uid:gid` in decimal.
+    Named(String),
+}
+
+/// A terminal's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowSize {
+    /// Rows.
+    pub rows: u16,
+    /// Columns.
+    pub columns: u16,
+}
+
+/// A command to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exec {
+    /// The program and its arguments; never empty. A program without a slash is looked up in `PATH`.
+    pub argv: Vec<String>,
+    /// The whole environment but `HOME`, `USER` and `PATH`, which have defaults.
+    pub env: Vec<(String, String)>,
+    /// The working directory; absent means the user's home.
+    pub cwd: Option<String>,
+    /// Who it runs as.
+    pub user: User,
+    /// A terminal of this size instead of pipes.
+    pub pty: Option<WindowSize>,
+    /// Ends the whole tree after this many milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Ends the whole tree when a stream exceeds this many bytes.
+    pub max_output: Option<u64>,
+}
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WriteMode {
+    /// Replaces what is there.
+    Replace,
+    /// Adds at the end.
+    Append,
+}
+
+/// What the host says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Host {
+    /// First of all.
+    Hello {
+        /// The host's protocol version.
+        version: u32,
+    },
+    /// Run a command under this id.
+    Exec {
+        /// Chosen by the host, never reused in a session.
+        id: u32,
+        /// The command.
+        exec: Exec,
+    },
+    /// Bytes for a command's standard input, or for a file that is written.
+    Input {
+        /// Which command or write.
+        id: u32,
+        /// At most [`crate::MAX_CHUNK`].
+        bytes: Vec<u8>,
+    },
+    /// The input ends.
+    InputEnd {
+        /// Which command or write.
+        id: u32,
+    },
+    /// The terminal has another size.
+    Resize {
+        /// Which command.
+        id: u32,
+        /// The size.
+        size: WindowSize,
+    },
+    /// End a command's whole tree, or forget a transfer.
+    Kill {
+        /// Which.
+        id: u32,
+    },
+    /// The host has taken this many bytes of a stream.
+    Credit {
+        /// Which command or read.
+        id: u32,
+        /// Which stream.
+        stream: Stream,
+        /// How many.
+        bytes: u32,
+    },
+    /// Read a regular file.
+    Read {
+        /// The transfer's id.
+        id: u32,
+        /// Where.
+        path: String,
+        /// Fail if it is larger.
+        limit: u64,
+    },
+    /// Write a file; its bytes follow as input.
+    Write {
+        /// The transfer's id.
+        id: u32,
+        /// Where; parents are made.
+        path: String,
+        /// How.
+        mode: WriteMode,
+        /// Permission bits of a new file.
+        permissions: u32,
+    },
+    /// What is at a path.
+    Stat {
+        /// The question's id.
+        id: u32,
+        /// Where; a link itself is looked at.
+        path: String,
+    },
+    /// What is in a directory.
+    List {
+        /// The question's id.
+        id: u32,
+        /// Where.
+        path: String,
+    },
+    /// Are you there?
+    Ping {
+        /// The question's id.
+        id: u32,
+    },
+    /// End everything.
+    Shutdown,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It exited by itself.
+    Exited(i32),
+    /// A signal ended it.
+    Signalled(i32),
+    /// Its time was up; the tree was ended.
+    TimedOut,
+    /// A stream exceeded its limit; the tree was ended.
+    OutputLimit(Stream),
+    /// The host asked for it; the tree was ended.
+    Killed,
+}
+
+/// Why something could not be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureKind {
+    /// No such file, program or directory.
+    NotFound,
+    /// The sandbox's user may not.
+    PermissionDenied,
+    /// A directory, where a file was meant.
+    IsADirectory,
+    /// Something else than a directory, where one was meant.
+    NotADirectory,
+    /// A pipe, socket or device: neither read nor written.
+    NotRegular,
+    /// Larger than the limit.
+    TooLarge,
+    /// No such user in the sandbox.
+    UnknownUser,
+    /// The user exists, but its ids are not mapped into this sandbox.
+    UnmappedUser,
+    /// The sandbox has all the processes that it may have.
+    ProcessLimit,
+    /// No memory, descriptors or space left in the sandbox.
+    Exhausted,
+    /// Not understood: an empty argv, a NUL in a text, an id in use.
+    Invalid,
+    /// Anything else; the message says more.
+    Other,
+}
+
+/// What sort of thing is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A pipe, socket or device.
+    Other,
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stat {
+    /// What sort of thing.
+    pub kind: FileKind,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its permission bits.
+    pub permissions: u32,
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name as bytes: names need not be text.
+    pub name: Vec<u8>,
+    /// What is there.
+    pub stat: Stat,
+}
+
+/// What the guest says. The host believes none of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guest {
+    /// First of all: ready.
+    Hello {
+        /// The guest's protocol version.
+        version: u32,
+    },
+    /// Bytes of a stream.
+    Output {
+        /// Which command or read.
+        id: u32,
+        /// Which stream.
+        stream: Stream,
+        /// At most [`crate::MAX_CHUNK`].
+        bytes: Vec<u8>,
+    },
+    /// A command ended; nothing follows under this id.
+    Ended {
+        /// Which command.
+        id: u32,
+        /// How.
+        outcome: Outcome,
+    },
+    /// A read or write is complete; nothing follows under this id.
+    Done {
+        /// Which transfer.
+        id: u32,
+        /// How many bytes it was.
+        bytes: u64,
+    },
+    /// It could not be done; nothing follows under this id.
+    Failed {
+        /// Which.
+        id: u32,
+        /// Why.
+        kind: FailureKind,
+        /// In words, for people.
+        message: String,
+    },
+    /// The guest has taken this many bytes of an input.
+    Credit {
+        /// Which command or write.
+        id: u32,
+        /// How many.
+        bytes: u32,
+    },
+    /// The answer to a stat.
+    Stat {
+        /// The question's id.
+        id: u32,
+        /// What is there; absent if nothing is.
+        stat: Option<Stat>,
+    },
+    /// A part of the answer to a list.
+    Entries {
+        /// The question's id.
+        id: u32,
+        /// Some entries.
+        entries: Vec<Entry>,
+        /// Whether these are the last.
+        last: bool,
+    },
+    /// Here.
+    Pong {
+        /// The question's id.
+        id: u32,
+    },
+}
+
+/// Declares the frames of one direction: records by kind, then the one variant that carries raw chunks.
+macro_rules! frames {
+    ($message:ident {
+        $($kind:literal => $record:ident $([$id:ident])? { $($field:ident),* },)+
+    } chunks {
+        write $chunk:pat => ($chunk_kind:expr, $chunk_id:expr, $bytes:expr),
+        $(read $read_kind:literal => $read:expr,)+
+    }) => {
+        impl Message for $message {
+            fn write(&self, payload: &mut Vec<u8>) -> (u8, u32) {
+                match self {
+                    $(Self::$record { $($id,)? $($field),* } => {
+                        append(&($($field,)*), payload);
+                        ($kind, 0 $(+ *$id)?)
+                    })+
+                    $chunk => {
+                        payload.extend_from_slice($bytes);
+                        ($chunk_kind, $chunk_id)
+                    }
+                }
+            }
+
+            fn read(kind: u8, id: u32, payload: &[u8]) -> Result<Self, FrameError> {
+                match kind {
+                    $($kind => {
+                        let ($($field,)*) = parse(kind, payload)?;
+                        Ok(Self::$record { $($id: id,)? $($field),* })
+                    })+
+                    $($read_kind => {
+                        if payload.len() > crate::MAX_CHUNK {
+                            return Err(FrameError::Malformed(kind));
+                        }
+                        let read: fn(u32, Vec<u8>) -> Self = $read;
+                        Ok(read(id, payload.to_vec()))
+                    })+
+                    unknown => Err(FrameError::UnknownKind(unknown)),
+                }
+            }
+        }
+    };
+}
+
+frames!(Host {
+    1 => Hello { version },
+    2 => Exec [id] { exec },
+    4 => InputEnd [id] {},
+    5 => Resize [id] { size },
+    6 => Kill [id] {},
+    7 => Credit [id] { stream, bytes },
+    8 => Read [id] { path, limit },
+    9 => Write [id] { path, mode, permissions },
+    10 => Stat [id] { path },
+    11 => List [id] { path },
+    12 => Ping [id] {},
+    13 => Shutdown {},
+} chunks {
+    write Self::Input { id, bytes } => (3, *id, bytes),
+    read 3 => |id, bytes| Self::Input { id, bytes },
+});
+
+frames!(Guest {
+    64 => Hello { version },
+    67 => Ended [id] { outcome },
+    68 => Done [id] { bytes },
+    69 => Failed [id] { kind, message },
+    70 => Credit [id] { bytes },
+    71 => Stat [id] { stat },
+    72 => Entries [id] { entries, last },
+    73 => Pong [id] {},
+} chunks {
+    write Self::Output { id, stream, bytes } => (if *stream == Stream::Out { 65 } else { 66 }, *id, bytes),
+    read 65 => |id, bytes| Self::Output { id, stream: Stream::Out, bytes },
+    read 66 => |id, bytes| Self::Output { id, stream: Stream::Err, bytes },
+});
+
+fn append(record: &impl Serialize, payload: &mut Vec<u8>) {
+    // Plain records into a growing buffer cannot fail; a failure would leave a payload that the other side refuses.
+    if let Ok(bytes) = postcard::to_allocvec(record) {
+        payload.extend_from_slice(&bytes);
+    }
+}
+
+fn parse<R: DeserializeOwned>(kind: u8, payload: &[u8]) -> Result<R, FrameError> {
+    match postcard::take_from_bytes(payload) {
+        Ok((record, [])) => Ok(record),
+        _ => Err(FrameError::Malformed(kind)),
+    }
+}

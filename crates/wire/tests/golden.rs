@@ -1,0 +1,143 @@
+//! The bytes of protocol version 1. If this changes, raise `PROTOCOL_VERSION`.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+use wire::{
+    Decoder, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, MAX_CHUNK, MAX_FRAME, Message, Outcome, Stat,
+    Stream, User, WindowSize, WriteMode, encode,
+};
+
+fn host_messages() -> Vec<Host> {
+    let exec = Exec {
+        argv: vec!["sh".into(), "-c".into(), "id".into()],
+        env: vec![("LANG".into(), "C.UTF-8".into())],
+        cwd: Some("/tmp".into()),
+        user: User::Named("1000:1000".into()),
+        pty: Some(WindowSize { rows: 24, columns: 80 }),
+        timeout_ms: Some(15_000),
+        max_output: Some(1 << 20),
+    };
+    let (id, path) = (7, String::from("/a"));
+    vec![
+        Host::Hello { version: 1 },
+        Host::Exec { id, exec },
+        Host::Input { id, bytes: b"in".to_vec() },
+        Host::InputEnd { id },
+        Host::Resize { id, size: WindowSize { rows: 50, columns: 132 } },
+        Host::Kill { id },
+        Host::Credit { id, stream: Stream::Err, bytes: 300 },
+        Host::Read { id, path: path.clone(), limit: 100 },
+        Host::Write { id, path: path.clone(), mode: WriteMode::Append, permissions: 0o644 },
+        Host::Stat { id, path: path.clone() },
+        Host::List { id, path },
+        Host::Ping { id: u32::MAX },
+        Host::Shutdown {},
+    ]
+}
+
+fn guest_messages() -> Vec<Guest> {
+    let id = 7;
+    let stat = Stat { kind: FileKind::File, size: 5, permissions: 0o644 };
+    let mut messages = vec![
+        Guest::Hello { version: 1 },
+        Guest::Output { id, stream: Stream::Out, bytes: b"out".to_vec() },
+        Guest::Output { id, stream: Stream::Err, bytes: b"err".to_vec() },
+        Guest::Done { id, bytes: 5 },
+        Guest::Failed { id, kind: FailureKind::NotFound, message: "no".into() },
+        Guest::Credit { id, bytes: 65_536 },
+        Guest::Stat { id, stat: Some(stat) },
+        Guest::Stat { id, stat: None },
+        Guest::Entries { id, entries: vec![Entry { name: b"x\xff".to_vec(), stat }], last: true },
+        Guest::Pong { id },
+    ];
+    let outcomes = [
+        Outcome::Exited(3),
+        Outcome::Signalled(9),
+        Outcome::TimedOut,
+        Outcome::OutputLimit(Stream::Err),
+        Outcome::Killed,
+    ];
+    messages.extend(outcomes.map(|outcome| Guest::Ended { id, outcome }));
+    messages
+}
+
+fn bytes(message: &impl Message) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(message, &mut out).unwrap();
+    out
+}
+
+/// Checks that `messages` come back from one stream cut into pieces of every size, and shows their bytes.
+fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
+    let stream: Vec<u8> = messages.iter().flat_map(bytes).collect();
+    for size in [1, 2, 7, stream.len()] {
+        let mut decoder = Decoder::new();
+        let mut back = Vec::new();
+        for piece in stream.chunks(size) {
+            decoder.push(piece);
+            while let Some(message) = decoder.next::<M>().unwrap() {
+                back.push(message);
+            }
+        }
+        assert_eq!(back, messages);
+        assert_eq!(decoder.pending(), 0);
+    }
+    let hex = |message: &M| bytes(message).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    messages.iter().map(|message| format!("{message:?}\n  {}\n", hex(message))).collect()
+}
+
+#[test]
+fn version_1() {
+    insta::assert_snapshot!("host", golden(&host_messages()));
+    insta::assert_snapshot!("guest", golden(&guest_messages()));
+}
+
+#[test]
+fn guest_frame_oversize() {
+    let mut decoder = Decoder::new();
+    decoder.push(&u32::try_from(MAX_FRAME + 1).unwrap().to_le_bytes());
+    assert_eq!(decoder.next::<Guest>(), Err(FrameError::TooLong(MAX_FRAME + 1)));
+    let chunk = Guest::Output { id: 1, stream: Stream::Out, bytes: vec![0; MAX_CHUNK + 1] };
+    let mut decoder = Decoder::new();
+    decoder.push(&bytes(&chunk));
+    assert_eq!(decoder.next::<Guest>(), Err(FrameError::Malformed(65)));
+    let mut out = vec![1, 2, 3];
+    let huge = Host::Input { id: 1, bytes: vec![0; MAX_FRAME] };
+    assert!(matches!(encode(&huge, &mut out), Err(FrameError::TooLong(_))));
+    assert_eq!(out, [1, 2, 3]);
+}
+
+#[test]
+fn what_is_not_a_message_is_an_error() {
+    for (frame, error) in [
+        (&[0, 0, 0, 0][..], FrameError::TooShort(0)),
+        (&[5, 0, 0, 0, 200, 0, 0, 0, 0], FrameError::UnknownKind(200)),
+        // The host's own frames are not the guest's.
+        (&bytes(&Host::Ping { id: 1 }), FrameError::UnknownKind(12)),
+        // Bytes left over.
+        (&[6, 0, 0, 0, 73, 1, 0, 0, 0, 9], FrameError::Malformed(73)),
+        // A length inside that promises more than there is.
+        (&[7, 0, 0, 0, 69, 1, 0, 0, 0, 0, 255], FrameError::Malformed(69)),
+    ] {
+        let mut decoder = Decoder::new();
+        decoder.push(frame);
+        assert_eq!(decoder.next::<Guest>(), Err(error));
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn guest_frame_garbage(garbage in proptest::collection::vec(proptest::num::u8::ANY, 0..400), cut in 1_usize..50) {
+        let mut decoder = Decoder::new();
+        'stream: for piece in garbage.chunks(cut) {
+            decoder.push(piece);
+            loop {
+                match decoder.next::<Guest>() {
+                    Ok(Some(message)) => assert!(!bytes(&message).is_empty()),
+                    Ok(None) => break,
+                    Err(_) => break 'stream,
+                }
+            }
+        }
+    }
+}
