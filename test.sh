@@ -83,6 +83,7 @@ lane_unit() {
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz document
     fuzz host_pattern
+    fuzz frames
 }
 
 # fuzz TARGET: a bounded run from the kept seeds. Safe Rust needs no sanitizer, so a stable toolchain is enough.
@@ -90,7 +91,7 @@ fuzz() {
     mkdir -p "target/fuzz-corpus/$1"
     check "fuzz $1 for $FUZZ_SECONDS s" cargo fuzz run --sanitizer none --target-dir target/fuzz "$1" \
         "target/fuzz-corpus/$1" "fuzz/seeds/$1" -- \
-        -max_total_time="$FUZZ_SECONDS" -max_len=4096 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1
+        -max_total_time="$FUZZ_SECONDS" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1
 }
 
 if [ $# -eq 0 ]; then set -- "${LANES[@]}"; fi

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use profile::{Document, Environment, Facts, Overrides, Request};
+use profile::{Document, Environment, Facts, Overrides, Request, Tooling};
 
 fuzz_target!(|text: &str| {
     match Document::parse("fuzz", text) {
@@ -12,11 +12,13 @@ fuzz_target!(|text: &str| {
             match profile::compile(&request, &Facts::assumed()) {
                 Err(refusal) => assert!(!refusal.unmet.is_empty(), "a refusal without a reason"),
                 Ok(plan) => {
-                    for affordance in &plan.affordances {
-                        let rules = &request.document.network.rules;
-                        assert!(profile::judge(request.profile, rules, affordance).is_ok(), "granted beyond the profile");
-                    }
-                    assert_eq!(plan.hash(), plan.hash());
+                    let agent = &plan.network.phases["agent"].egress;
+                    assert!(plan.network.phases["score"].egress.is_within(agent), "the scorer is a way out");
+                    assert!(plan.services.values().all(|service| service.network.egress.is_within(agent)), "a service is a way out");
+                    let names: Vec<&str> = plan.affordances.iter().map(|affordance| affordance.name.as_str()).collect();
+                    let executes = names.iter().any(|name| ["bash", "bash_session", "python"].contains(name));
+                    assert!(plan.profile.tooling == Tooling::T0 || !executes, "execution beyond T0");
+                    serde_json::from_str::<serde_json::Value>(&plan.canonical_json()).expect("canonical JSON");
                 }
             }
         }

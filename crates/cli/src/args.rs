@@ -1,7 +1,7 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use profile::{AllowRule, Approval, Overrides, Profile, Provider};
+use clap::{Args, Parser, Subcommand};
+use profile::{AllowRule, Approval, Audience, Internet, Overrides, Priority, Profile, Provider, Tools};
 
 /// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
 #[derive(Debug, Parser)]
@@ -82,7 +82,7 @@ pub(crate) struct OverrideArguments {
     #[arg(long)]
     sandbox: Option<Provider>,
     /// The image
-    #[arg(long)]
+    #[arg(long, value_parser = parse_text)]
     image: Option<String>,
     /// Allow a name, everything below one (*.name) or raw TCP (tcp://name:port); may be repeated
     #[arg(long, value_name = "RULE", value_parser = parse_rule)]
@@ -91,7 +91,7 @@ pub(crate) struct OverrideArguments {
     #[arg(long, value_parser = parse_approval)]
     approval: Option<Approval>,
     /// Why a safeguard is off
-    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     justification: Option<String>,
 }
 
@@ -104,56 +104,18 @@ impl OverrideArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChooseArguments {
-    /// What the agent does
-    #[arg(long, value_enum)]
+    /// What the agent does: none (text only), web (no code of its own) or code
+    #[arg(long)]
     pub(crate) tools: Option<Tools>,
-    /// What matters most about where it runs
-    #[arg(long, value_enum)]
+    /// What matters most about where it runs: simplicity, scale or hostile (agents)
+    #[arg(long)]
     pub(crate) priority: Option<Priority>,
-    /// Which internet access the task needs
-    #[arg(long, value_enum)]
+    /// Which internet access the task needs: none, listed (known names) or full
+    #[arg(long)]
     pub(crate) internet: Option<Internet>,
-    /// Whether the machine is shared or this is a demonstration
-    #[arg(long, value_enum)]
+    /// Whether the machine is shared or this is a demonstration: private or shared
+    #[arg(long)]
     pub(crate) audience: Option<Audience>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Tools {
-    /// It answers in text
-    None,
-    /// It uses tools, and runs no code of its own
-    Web,
-    /// It runs code that it writes
-    Code,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Priority {
-    /// Simple to run
-    Simplicity,
-    /// Many samples at once
-    Scale,
-    /// A hostile or very capable agent
-    Hostile,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Internet {
-    /// None
-    None,
-    /// Known names
-    Listed,
-    /// Anything
-    Full,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum Audience {
-    /// One's own machine and results
-    Private,
-    /// A shared machine, or a demonstration
-    Shared,
 }
 
 fn parse_profile(text: &str) -> Result<Profile, String> {
@@ -166,4 +128,9 @@ fn parse_rule(text: &str) -> Result<AllowRule, String> {
 
 fn parse_approval(text: &str) -> Result<Approval, String> {
     text.parse::<Approval>().map_err(|error| format!("{error}\n  hint: {}", error.hint()))
+}
+
+/// A text that says something.
+fn parse_text(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() { Err("it is empty") } else { Ok(text.to_owned()) }
 }

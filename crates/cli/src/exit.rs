@@ -7,6 +7,8 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
+    /// Failed: what was asked for could not be written.
+    Failed = 1,
     /// Usage or bad input.
     Input = 2,
     /// Refused by profile or policy.

@@ -13,10 +13,26 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+use crate::exit::Exit;
+use crate::printer::{Look, Printer, Written, plain, span};
+
 fn main() -> ExitCode {
+    // Errors about arguments repeat them; what speaks to a terminal is stopped before anything can.
+    let speaks = |argument: &std::ffi::OsString| {
+        argument.to_str().is_none_or(|text| printer::sanitise(text) != text && !text.chars().all(printer::is_text))
+    };
+    if let Some(argument) = std::env::args_os().skip(1).find(speaks) {
+        let shown = argument.to_string_lossy();
+        let message = vec![span(Look::Bad, "error"), plain(format!(": an argument has control characters: {shown}"))];
+        Printer::new(false).message(&vec![message]);
+        return Exit::Input.into();
+    }
     let arguments = args::Arguments::parse();
-    let mut printer = printer::Printer::new(arguments.json);
+    let mut printer = Printer::new(arguments.json);
     let exit = commands::run(arguments.command, &mut printer);
-    // Whoever closed the pipe has seen enough.
-    if printer.pipe_closed() { exit::Exit::Done.into() } else { exit.into() }
+    match (exit, printer.written()) {
+        (Exit::Done, Written::Failed) => Exit::Failed.into(),
+        // Whoever closed the pipe has seen enough; what was refused stays refused.
+        (exit, Written::All | Written::PipeClosed | Written::Failed) => exit.into(),
+    }
 }

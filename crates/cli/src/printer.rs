@@ -43,12 +43,22 @@ pub(crate) type Page = Vec<Vec<Span>>;
 #[derive(Debug)]
 pub(crate) struct Printer {
     json: bool,
-    pipe_closed: bool,
+    written: Written,
+}
+
+/// Whether everything that was printed has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    All,
+    /// Somebody closed the pipe that we write to.
+    PipeClosed,
+    /// The disk is full, or worse.
+    Failed,
 }
 
 impl Printer {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, pipe_closed: false }
+        Self { json, written: Written::All }
     }
 
     /// Whether machines read the output.
@@ -56,9 +66,9 @@ impl Printer {
         self.json
     }
 
-    /// Whether somebody closed the pipe that we write to.
-    pub(crate) fn pipe_closed(&self) -> bool {
-        self.pipe_closed
+    /// Whether everything that was printed has arrived.
+    pub(crate) fn written(&self) -> Written {
+        self.written
     }
 
     /// Data for people.
@@ -71,7 +81,7 @@ impl Printer {
     pub(crate) fn data(&mut self, value: &impl serde::Serialize) {
         // The records printed here are plain data with text keys: they cannot fail to serialise.
         let text = serde_json::to_string_pretty(value).unwrap_or_default();
-        self.text(&format!("{text}\n"));
+        self.text(&format!("{}\n", escape_json(&text)));
     }
 
     /// Text as it is, for scripts and files that we made ourselves.
@@ -88,8 +98,10 @@ impl Printer {
     }
 
     fn note(&mut self, result: &io::Result<()>) {
-        if matches!(result, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
-            self.pipe_closed = true;
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.written = Written::PipeClosed,
+            Err(_) => self.written = Written::Failed,
+            Ok(()) => {}
         }
     }
 }
@@ -117,15 +129,40 @@ fn style(look: Look) -> Style {
     }
 }
 
-/// Makes every character visible that would otherwise speak to the terminal or reorder the line: control characters,
-/// and the bidirectional and invisible format characters with which text can be made to look like other text.
+/// Whether a character would speak to the terminal or reorder the line: control characters, and the bidirectional and
+/// invisible format characters with which text can be made to look like other text.
+fn speaks(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(character, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Whether a character may stand in an argument: everything but what speaks, and line breaks and tabs.
+pub(crate) fn is_text(character: char) -> bool {
+    matches!(character, '\n' | '\t') || !speaks(character)
+}
+
+/// Makes every character visible that would otherwise speak to the terminal.
 pub(crate) fn sanitise(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
-        let speaks = character.is_control()
-            || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
-        if speaks {
+        if speaks(character) {
             let _ = write!(clean, "{}", character.escape_unicode());
+        } else {
+            clean.push(character);
+        }
+    }
+    clean
+}
+
+/// The same for JSON, which stays the same JSON: such characters occur in strings only, but for our own line breaks.
+fn escape_json(json: &str) -> String {
+    let mut clean = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character != '\n' && speaks(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                let _ = write!(clean, "\\u{unit:04x}");
+            }
         } else {
             clean.push(character);
         }
@@ -143,5 +180,9 @@ mod tests {
         assert_eq!(sanitise("\u{9b}31m"), "\\u{9b}31m");
         assert_eq!(sanitise("evil\u{202e}gro.elpmaxe"), "evil\\u{202e}gro.elpmaxe");
         assert_eq!(sanitise("bücher 例え"), "bücher 例え");
+        let text = "x\u{9b}31m\u{7f}\u{202e}\u{e0001}é";
+        let json = escape_json(&serde_json::to_string(text).unwrap());
+        assert_eq!(json, "\"x\\u009b31m\\u007f\\u202e\\udb40\\udc01é\"");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }
 }

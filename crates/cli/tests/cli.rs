@@ -179,7 +179,7 @@ fn choose_without_a_terminal_says_which_flags_are_missing() {
 
 #[test]
 fn what_choose_writes_is_a_document() {
-    for internet in ["none", "listed"] {
+    for internet in ["none", "listed", "full"] {
         let flags = [
             "profile",
             "choose",
@@ -195,7 +195,10 @@ fn what_choose_writes_is_a_document() {
         let (code, document, _) = with_document(&flags, "");
         assert_eq!(code, 0);
         let (code, _, err) = with_document(&["profile", "check", "-"], &document);
-        assert_eq!((code, err.as_str()), (0, ""), "{document}");
+        // Only what the user alone can say is missing.
+        let expected = if internet == "full" { 3 } else { 0 };
+        assert_eq!(code, expected, "{document}{err}");
+        assert!(expected == 0 || err.contains("justification (required)"), "{err}");
     }
 }
 
@@ -239,6 +242,52 @@ fn colours_are_for_terminals_only() {
     assert!(out.contains('\u{1b}'));
     let (_, out, _) = run(ringfence(&["profile", "list"]).env("TERM", "xterm-256color").env("NO_COLOR", "1"), "");
     assert!(!out.contains('\u{1b}'));
+}
+
+#[test]
+fn a_closed_pipe_does_not_turn_a_refusal_into_success() {
+    for arguments in [
+        &["profile", "explain", "T0.H0.N2", "--any-host"][..],
+        &["profile", "explain", "T0.H0.N2", "--any-host", "--json"],
+    ] {
+        let mut child = ringfence(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+    }
+}
+
+#[test]
+fn a_full_disk_is_not_success() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = ringfence(&["profile", "list"]).stdout(full).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn a_variable_that_is_not_text_is_an_error() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut command = ringfence(&["profile", "explain", "T0.H1.N2", "--any-host"]);
+    command.env("INSPECT_ENABLE_EXEC", std::ffi::OsStr::from_bytes(b"0\xff"));
+    let (code, _, err) = run(&mut command, "");
+    assert_eq!(code, 2);
+    assert!(err.contains("INSPECT_ENABLE_EXEC is not UTF-8 text"), "{err}");
+}
+
+#[test]
+fn arguments_cannot_speak_to_the_terminal() {
+    for argument in ["\u{1b}[31mT9", "T0.H1.N1\u{202e}"] {
+        let (code, _, err) = run(&mut ringfence(&["profile", "explain", argument]), "");
+        assert_eq!(code, 2);
+        assert!(!err.contains('\u{1b}') && !err.contains('\u{202e}'), "{err:?}");
+    }
+}
+
+#[test]
+fn blank_statements_are_no_statements() {
+    for flag in ["--justification", "--image"] {
+        let (code, _, err) = run(&mut ringfence(&["profile", "explain", "T0.H1.N0", "--any-host", flag, " "]), "");
+        assert_eq!(code, 2, "{err}");
+    }
 }
 
 #[test]

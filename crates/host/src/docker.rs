@@ -47,14 +47,12 @@ fn ask(endpoint: &str, surroundings: &Surroundings) -> io::Result<Version> {
 pub(crate) fn daemon(surroundings: &Surroundings) -> Finding {
     let mut tried = Vec::new();
     for endpoint in endpoints(surroundings) {
+        let shown = reach::without_userinfo(&endpoint);
         match ask(&endpoint, surroundings) {
             Ok(version) => {
-                return Finding::works(format!(
-                    "version {} (API {}) at {endpoint}",
-                    version.version, version.api_version
-                ));
+                return Finding::works(format!("version {} (API {}) at {shown}", version.version, version.api_version));
             }
-            Err(error) => tried.push(format!("{endpoint}: {error}")),
+            Err(error) => tried.push(format!("{shown}: {error}")),
         }
     }
     Finding::missing(tried.join("; "), FIX)

@@ -90,7 +90,8 @@ pub(crate) fn cluster(surroundings: &Surroundings) -> Finding {
             "kubectl config use-context NAME",
         );
     };
-    let Some(authority) = authority(server) else {
+    let server = reach::without_userinfo(server);
+    let Some(authority) = authority(&server) else {
         return Finding::missing(format!("{shown}: `{server}` is not a server's address"), FIX);
     };
     match reach::connect(&authority) {

@@ -60,6 +60,7 @@ pub(crate) fn proxmox(surroundings: &Surroundings) -> Finding {
     let Some(host) = surroundings.get("PROXMOX_HOST") else {
         return Finding::missing("PROXMOX_HOST is not set", PROXMOX_FIX);
     };
+    let host = &reach::without_userinfo(host);
     let both = |first, second| surroundings.get(first).is_some() && surroundings.get(second).is_some();
     if !both("PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET") && !both("PROXMOX_USER", "PROXMOX_PASSWORD") {
         return Finding::missing(format!("PROXMOX_HOST is {host}, but there are no credentials"), PROXMOX_FIX);

@@ -29,3 +29,25 @@ pub(crate) fn get(mut stream: impl Read + Write, path: &str) -> io::Result<Strin
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status == "200" { Ok(body.to_owned()) } else { Err(io::Error::other(format!("HTTP status {status}"))) }
 }
+
+/// An address without the user and password that people put into URLs.
+pub(crate) fn without_userinfo(address: &str) -> String {
+    let (scheme, rest) = address.split_once("://").map_or(("", address), |(scheme, rest)| (scheme, rest));
+    let end = rest.find('/').unwrap_or(rest.len());
+    let host = rest[..end].rsplit_once('@').map_or(&rest[..end], |(_, host)| host);
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    format!("{scheme}{separator}{host}{}", &rest[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_in_addresses_are_not_shown() {
+        assert_eq!(without_userinfo("tcp://user:hunter2@example.org:2375"), "tcp://example.org:2375");
+        assert_eq!(without_userinfo("admin:hunter2@example.org:6443"), "example.org:6443");
+        assert_eq!(without_userinfo("unix:///var/run/docker.sock"), "unix:///var/run/docker.sock");
+        assert_eq!(without_userinfo("https://a@b@example.org/x@y"), "https://example.org/x@y");
+    }
+}

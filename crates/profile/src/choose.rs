@@ -6,48 +6,53 @@ use serde::Serialize;
 
 use crate::approval::Approval;
 use crate::level::{Isolation, Network, Profile, Tooling};
+use crate::words::words;
 
-/// What the agent does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tools {
-    /// It answers in text.
-    None,
-    /// It uses tools, none of which runs code that it writes.
-    Web,
-    /// It runs code that it writes.
-    Code,
-}
+words!(
+    /// What the agent does.
+    Tools, "an answer", {
+        /// It answers in text.
+        None = "none",
+        /// It uses tools, none of which runs code that it writes.
+        Web = "web",
+        /// It runs code that it writes.
+        Code = "code",
+    }
+);
 
-/// What matters most about where it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Priority {
-    /// It should be simple to run.
-    Simplicity,
-    /// Many samples at once.
-    Scale,
-    /// The agent is hostile, or very capable.
-    Hostile,
-}
+words!(
+    /// What matters most about where it runs.
+    Priority, "an answer", {
+        /// It should be simple to run.
+        Simplicity = "simplicity",
+        /// Many samples at once.
+        Scale = "scale",
+        /// The agent is hostile, or very capable.
+        Hostile = "hostile",
+    }
+);
 
-/// Which internet access the task needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Internet {
-    /// None.
-    None,
-    /// Known names.
-    Listed,
-    /// Anything.
-    Full,
-}
+words!(
+    /// Which internet access the task needs.
+    Internet, "an answer", {
+        /// None.
+        None = "none",
+        /// Known names.
+        Listed = "listed",
+        /// Anything.
+        Full = "full",
+    }
+);
 
-/// Whether others are affected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Audience {
-    /// One's own machine and results.
-    Private,
-    /// A shared machine, or a demonstration.
-    Shared,
-}
+words!(
+    /// Whether others are affected.
+    Audience, "an answer", {
+        /// One's own machine and results.
+        Private = "private",
+        /// A shared machine, or a demonstration.
+        Shared = "shared",
+    }
+);
 
 /// The answers to all questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,10 +122,12 @@ impl Choice {
             let _ = writeln!(text, "approval: {approval}");
         }
         if self.profile.isolation > Isolation::H1 {
-            text.push_str("image: NAME   # by digest where you can\n");
+            text.push_str("# image: required here; by digest where you can\n");
         }
         match self.profile.network {
-            Network::N0 => text.push_str("justification: \"\"   # why full network is needed, and who agreed\n"),
+            Network::N0 => {
+                text.push_str("# justification: required for N0: why full network is needed, and who agreed\n");
+            }
             Network::N1 => text.push_str(
                 "network:\n  allow_domains: []   # such as example.org, \"*.example.org\", tcp://git.example.org:22\n",
             ),

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::affordance::{Affordance, Kind, Reach};
-use crate::level::{Network, Profile};
+use crate::level::{Network, Profile, Tooling};
 use crate::rules::NetworkRules;
 
 /// Why a profile does not grant an affordance.
@@ -16,7 +16,7 @@ pub enum Withheld {
     #[error("it needs {needs}, and the profile is {profile}")]
     Tooling {
         /// The strictest level that grants it.
-        needs: crate::level::Tooling,
+        needs: Tooling,
         /// The profile in force.
         profile: Profile,
     },
@@ -49,7 +49,9 @@ fn as_text<S: serde::Serializer>(reach: &Reach, serializer: S) -> Result<S::Ok, 
 /// Judges one affordance by the profile and the rules.
 pub fn judge(profile: Profile, rules: &NetworkRules, affordance: &Affordance) -> Result<(), Withheld> {
     // Mounts and environment entries are the operator's own choice; they widen no tool.
-    if affordance.kind == Kind::Tool && profile.tooling > affordance.needs {
+    // T2 has no tools at all, whatever one says of itself.
+    let beyond = profile.tooling > affordance.needs || profile.tooling == Tooling::T2;
+    if affordance.kind == Kind::Tool && beyond {
         return Err(Withheld::Tooling { needs: affordance.needs, profile });
     }
     let reach = &affordance.reach;
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
     use crate::affordance::{Runs, Sensitivity};
     use crate::hostname::HostName;
-    use crate::level::{Isolation, Tooling};
+    use crate::level::Isolation;
     use crate::pattern::HostPattern;
     use crate::rules::AllowRule;
 
@@ -104,7 +106,7 @@ mod tests {
     }
 
     fn rules() -> impl Strategy<Value = NetworkRules> {
-        let allow = "(tcp://)?(\\*\\.)?([ab]\\.){1,2}org".prop_map(|text| {
+        let allow = "(tcp://|https://)?(\\*\\.)?([ab]\\.){1,2}org".prop_map(|text| {
             let port = if text.starts_with("tcp") { ":22" } else { "" };
             format!("{text}{port}").parse::<AllowRule>().unwrap()
         });

@@ -5,6 +5,7 @@
 //!
 //! Start reading at [`level`](Profile), then [`judge`] (what is granted), then [`plan`].
 
+mod address;
 mod affordance;
 mod approval;
 mod catalogue;
@@ -22,8 +23,11 @@ mod refusal;
 mod rules;
 mod settings;
 mod units;
+mod words;
 mod yaml;
+mod zones;
 
+pub use address::{CidrError, check_allow_cidr};
 pub use affordance::{Affordance, Kind, Reach, Runs, Sensitivity};
 pub use approval::{Approval, Audit, ParseApprovalError};
 pub use catalogue::{default_tools, standard_tool, standard_tools};
@@ -40,7 +44,7 @@ pub use pattern::HostPattern;
 pub use plan::{Explanation, Plan, compile, explain};
 pub use problem::{Located, Place, Problem, Problems};
 pub use refusal::{Alternative, Cause, Refusal, Unmet};
-pub use rules::{AllowRule, AllowRuleError, CidrError, Egress, NetworkRules, Port, check_allow_cidr};
+pub use rules::{AllowRule, AllowRuleError, Egress, NetworkRules, Port};
 pub use settings::{Environment, FileToolsInForce, Overrides, Provenance, Request, Source, Switch, VARIABLES};
 pub use units::{Bytes, Count, MilliCpus, Millis, ParseAmountError};
 pub use yaml::MAX_DOCUMENT_BYTES;

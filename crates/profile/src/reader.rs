@@ -48,11 +48,8 @@ impl<'a> Fields<'a> {
         let place = node.place;
         match node.value {
             Value::Map(entries) => {
-                let entries = entries.into_iter().filter_map(|(key, node)| match key.value {
-                    Value::Text(name) => Some((name, key.place, node)),
-                    _ => None,
-                });
-                Some(Self { complaints, what, place, known, entries: entries.collect() })
+                let entries = entries.into_iter().map(|(key, node)| (key.name, key.place, node)).collect();
+                Some(Self { complaints, what, place, known, entries })
             }
             other => {
                 complaints.add(
@@ -76,7 +73,6 @@ impl<'a> Fields<'a> {
 
     /// Takes the value of `key`. A key without a value is an error: `tools:` left empty must not mean "the default set".
     pub(crate) fn take(&mut self, key: &str) -> Option<Node> {
-        debug_assert!(self.known.contains(&key), "`{key}` is read but not listed");
         let index = self.entries.iter().position(|(name, ..)| name == key)?;
         let (_, _, node) = self.entries.swap_remove(index);
         if node.value == Value::Null {
@@ -134,8 +130,6 @@ impl<'a> Fields<'a> {
         for (name, place, _) in self.entries {
             let problem = Problem::at(place, format!("unknown key `{name}` in {}", self.what));
             self.complaints.add(match nearest_word(&name, self.known.iter().copied()) {
-                // Known and yet left over: it was there twice under two names of one thing.
-                Some(known) if known == name => problem,
                 Some(known) => problem.hint(format!("did you mean `{known}`?")),
                 None => problem.hint(format!("known keys are {}", self.known.join(", "))),
             });

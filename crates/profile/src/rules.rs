@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -21,8 +21,12 @@ use crate::pattern::HostPattern;
 /// Which ports of a host a rule opens, and what must be spoken there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
-    /// 443 with TLS and exactly that SNI; 80 with HTTP and exactly that Host.
+    /// Both of the next two.
     Web,
+    /// 443 with TLS and exactly that SNI.
+    Https,
+    /// 80 with HTTP and exactly that Host.
+    Http,
     /// This port with any bytes, unchecked.
     RawTcp(u16),
 }
@@ -51,12 +55,15 @@ pub enum AllowRuleError {
     /// `*` alone.
     #[error("`*` would allow every name")]
     Everything,
-    /// Another scheme than `tcp`.
-    #[error("`{0}` has a scheme other than tcp://")]
+    /// Another scheme than `tcp`, `https` or `http`.
+    #[error("`{0}` has a scheme other than https://, http:// or tcp://")]
     Scheme(String),
     /// `tcp://name` without a port, or with one that is none.
     #[error("`{0}` needs a port from 1 to 65535")]
     Port(String),
+    /// Raw TCP on a port that has a check.
+    #[error("`{0}` would open a web port without its check")]
+    RawWeb(String),
 }
 
 impl AllowRuleError {
@@ -67,6 +74,9 @@ impl AllowRuleError {
             Self::Everything => "full network is the level N0, with a justification",
             Self::Scheme(_) => "write the plain name for web ports 443 and 80, or tcp://name:port for raw TCP",
             Self::Port(_) => "write raw TCP as tcp://name:port, for example tcp://git.example.org:22",
+            Self::RawWeb(_) => {
+                "write https://name for 443 with that SNI, http://name for 80 with that Host, or the plain name"
+            }
         }
     }
 }
@@ -83,11 +93,17 @@ impl FromStr for AllowRule {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Ok(Self { hosts: pattern(text)?, port: Port::Web });
         };
-        if !scheme.eq_ignore_ascii_case("tcp") {
-            return Err(AllowRuleError::Scheme(text.to_owned()));
+        match scheme.to_ascii_lowercase().as_str() {
+            "https" => return Ok(Self { hosts: pattern(rest)?, port: Port::Https }),
+            "http" => return Ok(Self { hosts: pattern(rest)?, port: Port::Http }),
+            "tcp" => {}
+            _ => return Err(AllowRuleError::Scheme(text.to_owned())),
         }
         let (host, port) = rest.rsplit_once(':').ok_or_else(|| AllowRuleError::Port(text.to_owned()))?;
         let PortNumber(port) = port.parse().map_err(|_| AllowRuleError::Port(text.to_owned()))?;
+        if matches!(port, 80 | 443) {
+            return Err(AllowRuleError::RawWeb(text.to_owned()));
+        }
         Ok(Self { hosts: pattern(host)?, port: Port::RawTcp(port) })
     }
 }
@@ -107,10 +123,19 @@ impl FromStr for PortNumber {
 }
 
 impl AllowRule {
+    /// Whether this rule opens everything that `other` opens.
+    pub fn covers(&self, other: &Self) -> bool {
+        let ports =
+            self.port == other.port || (self.port == Port::Web && matches!(other.port, Port::Https | Port::Http));
+        ports && self.hosts.covers(&other.hosts)
+    }
+
     /// Whether this rule opens `port` of `name`.
     pub fn opens(&self, name: &HostName, port: u16) -> bool {
         let port_matches = match self.port {
             Port::Web => matches!(port, 80 | 443),
+            Port::Https => port == 443,
+            Port::Http => port == 80,
             Port::RawTcp(raw) => raw == port,
         };
         port_matches && self.hosts.matches(name)
@@ -121,6 +146,8 @@ impl fmt::Display for AllowRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
             Port::Web => self.hosts.fmt(f),
+            Port::Https => write!(f, "https://{}", self.hosts),
+            Port::Http => write!(f, "http://{}", self.hosts),
             Port::RawTcp(port) => write!(f, "tcp://{}:{port}", self.hosts),
         }
     }
@@ -148,9 +175,15 @@ pub struct NetworkRules {
 }
 
 impl NetworkRules {
-    /// Whether anything is allowed at all.
+    /// Whether any rule allows something.
     pub fn allows_something(&self) -> bool {
-        !self.allow.is_empty() || !self.allow_cidr.is_empty()
+        !self.allow.is_empty() || !self.allow_cidr.is_empty() || !self.allow_private_answers.is_empty()
+    }
+
+    /// The same without anything that allows.
+    #[must_use]
+    pub fn only_denying(&self) -> Self {
+        Self { deny: self.deny.clone(), deny_cidr: self.deny_cidr.clone(), ..Self::default() }
     }
 
     /// The rule that opens `port` of `name`, unless a deny rule beats it.
@@ -161,19 +194,33 @@ impl NetworkRules {
         self.allow.iter().find(|rule| rule.opens(name, port))
     }
 
-    /// Whether every name of `reach` is allowed on its web ports and none is denied.
+    /// Whether every name of `reach` is allowed with TLS and none is denied.
     pub fn list(&self, reach: &HostPattern) -> bool {
         let denied = self.deny.iter().any(|pattern| pattern.overlaps(reach));
-        !denied && self.allow.iter().any(|rule| rule.port == Port::Web && rule.hosts.covers(reach))
+        !denied
+            && self.allow.iter().any(|rule| matches!(rule.port, Port::Web | Port::Https) && rule.hosts.covers(reach))
     }
 
     /// These rules as the network level `level` grants them.
     pub fn at(&self, level: Network) -> Egress {
         match level {
-            Network::N0 => Egress::Everything { deny: self.deny.clone(), deny_cidr: self.deny_cidr.clone() },
+            Network::N0 => Egress::Everything { rules: Self { allow: BTreeSet::new(), ..self.clone() } },
             Network::N1 if self.allows_something() => Egress::Listed { rules: self.clone() },
             Network::N1 | Network::N2 => Egress::Nothing,
         }
+    }
+
+    /// Whether `self` keeps at least what `other` denies.
+    fn denies_what(&self, other: &Self) -> bool {
+        let names = other.deny.iter().all(|theirs| self.deny.iter().any(|ours| ours.covers(theirs)));
+        names && other.deny_cidr.iter().all(|theirs| self.deny_cidr.iter().any(|ours| ours.contains(theirs)))
+    }
+
+    /// Whether the raw addresses and private answers of `self` are among those of `other`.
+    fn addresses_within(&self, other: &Self) -> bool {
+        let raw = self.allow_cidr.iter().all(|ours| other.allow_cidr.iter().any(|theirs| theirs.contains(ours)));
+        let covered = |ours: &HostPattern| other.allow_private_answers.iter().any(|theirs| theirs.covers(ours));
+        raw && self.allow_private_answers.iter().all(covered)
     }
 }
 
@@ -181,12 +228,10 @@ impl NetworkRules {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "egress", rename_all = "snake_case")]
 pub enum Egress {
-    /// Every name but the denied ones.
+    /// Every name and globally reachable address but the denied ones; listed addresses and private answers too.
     Everything {
-        /// Names refused nevertheless.
-        deny: BTreeSet<HostPattern>,
-        /// Addresses refused nevertheless.
-        deny_cidr: BTreeSet<IpNet>,
+        /// What is denied, and which addresses are reached although they are not global.
+        rules: NetworkRules,
     },
     /// Only what is listed.
     Listed {
@@ -201,93 +246,48 @@ impl Egress {
     /// Whether `port` of `name` may be reached.
     pub fn permits(&self, name: &HostName, port: u16) -> bool {
         match self {
-            Self::Everything { deny, .. } => !deny.iter().any(|pattern| pattern.matches(name)),
+            Self::Everything { rules } => !rules.deny.iter().any(|pattern| pattern.matches(name)),
             Self::Listed { rules } => rules.permits(name, port).is_some(),
             Self::Nothing => false,
         }
     }
 
-    /// Whether the raw address may be reached by listing, without a name.
+    /// Whether the raw address may be reached without a name. Whether it is globally reachable is for the gateway.
     pub fn permits_address(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let within = |nets: &BTreeSet<IpNet>| nets.iter().any(|net| net.contains(&address));
         match self {
-            Self::Everything { deny_cidr, .. } => !deny_cidr.iter().any(|net| net.contains(&address)),
-            Self::Listed { rules } => {
-                !rules.deny_cidr.iter().any(|net| net.contains(&address))
-                    && rules.allow_cidr.iter().any(|net| net.contains(&address))
-            }
+            Self::Everything { rules } => !within(&rules.deny_cidr),
+            Self::Listed { rules } => !within(&rules.deny_cidr) && within(&rules.allow_cidr),
             Self::Nothing => false,
         }
     }
-}
 
-/// Why an address range may not stand in `allow_cidr`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CidrError {
-    /// The runner's own loopback.
-    #[error("loopback addresses are the runner's own")]
-    Loopback,
-    /// Link-local addresses, where clouds keep credentials.
-    #[error("link-local addresses hold the metadata services of clouds")]
-    LinkLocal,
-    /// The range the gateway hands out for names.
-    #[error("198.18.0.0/15 is what the gateway hands out for names")]
-    Synthetic,
-    /// Everything.
-    #[error("the range is every address")]
-    Everything,
-    /// Unspecified, multicast or broadcast.
-    #[error("unspecified, multicast and broadcast addresses are not hosts")]
-    NotAHost,
-}
-
-/// Checks one entry of `allow_cidr`: what no list may open is an error here, not a surprise later.
-///
-/// ```
-/// use profile::{check_allow_cidr, CidrError};
-/// assert_eq!(check_allow_cidr(&"169.254.169.254/32".parse()?), Err(CidrError::LinkLocal));
-/// assert_eq!(check_allow_cidr(&"203.0.113.0/24".parse()?), Ok(()));
-/// # Ok::<(), ipnet::AddrParseError>(())
-/// ```
-pub fn check_allow_cidr(net: &IpNet) -> Result<(), CidrError> {
-    if net.prefix_len() == 0 {
-        return Err(CidrError::Everything);
-    }
-    // A v4-mapped range is judged as the IPv4 range that it reaches.
-    if let IpNet::V6(v6) = net
-        && v6.prefix_len() >= 96
-        && let Some(v4) = v6.network().to_ipv4_mapped()
-        && let Ok(mapped) = IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96)
-    {
-        return check_allow_cidr(&mapped);
-    }
-    for (reserved, error) in reserved() {
-        if reserved.contains(net) || net.contains(&reserved) {
-            return Err(error);
+    /// Whether everything that `self` lets out, `other` lets out too.
+    pub fn is_within(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nothing, _) => true,
+            (_, Self::Nothing) | (Self::Everything { .. }, Self::Listed { .. }) => false,
+            (Self::Everything { rules: ours }, Self::Everything { rules: theirs }) => {
+                ours.denies_what(theirs) && ours.addresses_within(theirs)
+            }
+            (Self::Listed { rules: ours }, Self::Everything { rules: theirs }) => {
+                let untouched =
+                    ours.allow.iter().all(|rule| !theirs.deny.iter().any(|deny| deny.overlaps(&rule.hosts)));
+                (untouched || ours.denies_what(theirs)) && ours.addresses_within(theirs)
+            }
+            (Self::Listed { rules: ours }, Self::Listed { rules: theirs }) => {
+                let listed = ours.allow.iter().all(|rule| theirs.allow.iter().any(|theirs| theirs.covers(rule)));
+                listed && ours.denies_what(theirs) && ours.addresses_within(theirs)
+            }
         }
     }
-    Ok(())
-}
-
-fn reserved() -> impl Iterator<Item = (IpNet, CidrError)> {
-    let v4 = |a, b, c, d, prefix| IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix);
-    let v6 = |first, last, prefix| IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, last)), prefix);
-    [
-        (v4(127, 0, 0, 0, 8), CidrError::Loopback),
-        (v6(0, 1, 128), CidrError::Loopback),
-        (v4(169, 254, 0, 0, 16), CidrError::LinkLocal),
-        (v6(0xfe80, 0, 10), CidrError::LinkLocal),
-        (v4(198, 18, 0, 0, 15), CidrError::Synthetic),
-        (v4(0, 0, 0, 0, 8), CidrError::NotAHost),
-        (v4(224, 0, 0, 0, 3), CidrError::NotAHost),
-        (v6(0, 0, 128), CidrError::NotAHost),
-        (v6(0xff00, 0, 8), CidrError::NotAHost),
-    ]
-    .into_iter()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::unmap;
 
     fn rules(allow: &[&str], deny: &[&str]) -> NetworkRules {
         NetworkRules {
@@ -320,6 +320,46 @@ mod tests {
     }
 
     #[test]
+    fn deny_beats_allow_in_any_spelling_of_an_address() {
+        let deny_cidr = BTreeSet::from(["10.0.0.0/8".parse().unwrap()]);
+        let allow_cidr =
+            BTreeSet::from([unmap("::ffff:10.0.0.0/104".parse().unwrap()), "203.0.113.0/24".parse().unwrap()]);
+        let rules = NetworkRules { allow_cidr, deny_cidr, ..NetworkRules::default() };
+        for level in [Network::N0, Network::N1] {
+            assert!(!rules.at(level).permits_address("10.0.0.5".parse().unwrap()));
+            assert!(!rules.at(level).permits_address("::ffff:10.0.0.5".parse().unwrap()));
+            assert!(rules.at(level).permits_address("::ffff:203.0.113.9".parse().unwrap()));
+        }
+    }
+
+    #[test]
+    fn one_port_of_a_name_is_not_the_other() {
+        let rules = rules(&["https://a.example.org", "http://b.example.org"], &[]);
+        assert!(
+            rules.permits(&name("a.example.org"), 443).is_some() && rules.permits(&name("a.example.org"), 80).is_none()
+        );
+        assert!(
+            rules.permits(&name("b.example.org"), 80).is_some() && rules.permits(&name("b.example.org"), 443).is_none()
+        );
+    }
+
+    #[test]
+    fn egress_within_is_a_subset() {
+        let listed = |allow: &[&str], deny: &[&str]| rules(allow, deny).at(Network::N1);
+        let everything = |deny: &[&str]| rules(&[], deny).at(Network::N0);
+        assert!(listed(&["a.org"], &[]).is_within(&listed(&["a.org", "b.org"], &[])));
+        assert!(listed(&["https://x.a.org"], &[]).is_within(&listed(&["*.a.org"], &[])));
+        assert!(!listed(&["a.org"], &[]).is_within(&listed(&["https://a.org"], &[])));
+        assert!(!listed(&["*.a.org"], &[]).is_within(&listed(&["*.a.org"], &["x.a.org"])));
+        assert!(!listed(&["x.a.org"], &[]).is_within(&everything(&["*.a.org"])));
+        assert!(listed(&["a.org"], &[]).is_within(&everything(&["b.org"])));
+        assert!(!everything(&[]).is_within(&everything(&["b.org"])));
+        assert!(everything(&["*.a.org"]).is_within(&everything(&["x.a.org"])));
+        assert!(!everything(&[]).is_within(&listed(&["a.org"], &[])));
+        assert!(Egress::Nothing.is_within(&Egress::Nothing) && !listed(&["a.org"], &[]).is_within(&Egress::Nothing));
+    }
+
+    #[test]
     fn empty_list_means_nothing_may_leave() {
         assert_eq!(NetworkRules::default().at(Network::N1), Egress::Nothing);
         assert!(!Egress::Nothing.permits(&name("example.org"), 443));
@@ -346,29 +386,5 @@ mod tests {
         })
         .collect();
         insta::assert_snapshot!(errors.join("\n"));
-    }
-
-    #[test]
-    fn no_list_opens_the_runner_or_the_metadata_service() {
-        for (net, error) in [
-            ("127.0.0.1/32", CidrError::Loopback),
-            ("126.0.0.0/7", CidrError::Loopback),
-            ("::1/128", CidrError::Loopback),
-            ("::ffff:127.0.0.0/104", CidrError::Loopback),
-            ("::ffff:a9fe:a9fe/128", CidrError::LinkLocal),
-            ("::ffff:0:0/96", CidrError::Everything),
-            ("169.254.169.254/32", CidrError::LinkLocal),
-            ("fe80::/64", CidrError::LinkLocal),
-            ("0.0.0.0/0", CidrError::Everything),
-            ("::/0", CidrError::Everything),
-            ("198.19.0.0/16", CidrError::Synthetic),
-            ("224.0.0.1/32", CidrError::NotAHost),
-            ("255.255.255.255/32", CidrError::NotAHost),
-        ] {
-            assert_eq!(check_allow_cidr(&net.parse().unwrap()), Err(error), "{net}");
-        }
-        for net in ["203.0.113.0/24", "10.1.2.0/24", "2001:db8::/32"] {
-            assert_eq!(check_allow_cidr(&net.parse().unwrap()), Ok(()), "{net}");
-        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -93,12 +92,6 @@ amount!(
 amount!(MilliCpus, "a number of processors above zero, such as 0.5 or 2", &[("", 1_000), ("m", 1)]);
 
 amount!(Count, "a whole number above zero", &[("", 1)]);
-
-impl From<Millis> for Duration {
-    fn from(millis: Millis) -> Self {
-        Self::from_millis(millis.0)
-    }
-}
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -21,6 +21,13 @@ pub(crate) struct Node {
     pub(crate) value: Value,
 }
 
+/// A mapping's key and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Key {
+    pub(crate) place: Place,
+    pub(crate) name: String,
+}
+
 /// A YAML value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
@@ -37,7 +44,7 @@ pub(crate) enum Value {
     /// A sequence.
     List(Vec<Node>),
     /// A mapping in the order of the file; keys are unique.
-    Map(Vec<(Node, Node)>),
+    Map(Vec<(Key, Node)>),
 }
 
 impl Value {
@@ -140,7 +147,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut entries = Vec::new();
         while let Some((key, value)) = access.next_entry::<Spanned<String>, Spanned<Value>>()? {
-            let key = Node { place: place(key.referenced), value: Value::Text(key.value) };
+            let key = Key { place: place(key.referenced), name: key.value };
             entries.push((key, value.into()));
         }
         Ok(Value::Map(entries))

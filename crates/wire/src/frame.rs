@@ -80,7 +80,7 @@ impl Decoder {
     }
 
     /// The next whole message, if there is one. After an error the stream cannot be trusted any more.
-    pub fn next<M: Message>(&mut self) -> Result<Option<M>, FrameError> {
+    pub fn take<M: Message>(&mut self) -> Result<Option<M>, FrameError> {
         let pending = &self.buffer[self.start..];
         let Some(prefix) = pending.first_chunk::<PREFIX>() else { return Ok(None) };
         let length = usize::try_from(u32::from_le_bytes(*prefix)).unwrap_or(usize::MAX);

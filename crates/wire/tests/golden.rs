@@ -75,15 +75,15 @@ fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
         let mut back = Vec::new();
         for piece in stream.chunks(size) {
             decoder.push(piece);
-            while let Some(message) = decoder.next::<M>().unwrap() {
+            while let Some(message) = decoder.take::<M>().unwrap() {
                 back.push(message);
             }
         }
         assert_eq!(back, messages);
         assert_eq!(decoder.pending(), 0);
     }
-    let hex = |message: &M| bytes(message).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    messages.iter().map(|message| format!("{message:?}\n  {}\n", hex(message))).collect()
+    let hex = |message: &M| bytes(message).iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    messages.iter().map(|message| format!("{message:?}\n  {}", hex(message))).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn version_1() {
 fn guest_frame_oversize() {
     let mut decoder = Decoder::new();
     decoder.push(&u32::try_from(MAX_FRAME + 1).unwrap().to_le_bytes());
-    assert_eq!(decoder.next::<Guest>(), Err(FrameError::TooLong(MAX_FRAME + 1)));
+    assert_eq!(decoder.take::<Guest>(), Err(FrameError::TooLong(MAX_FRAME + 1)));
     let chunk = Guest::Output { id: 1, stream: Stream::Out, bytes: vec![0; MAX_CHUNK + 1] };
     let mut decoder = Decoder::new();
     decoder.push(&bytes(&chunk));
-    assert_eq!(decoder.next::<Guest>(), Err(FrameError::Malformed(65)));
+    assert_eq!(decoder.take::<Guest>(), Err(FrameError::Malformed(65)));
     let mut out = vec![1, 2, 3];
     let huge = Host::Input { id: 1, bytes: vec![0; MAX_FRAME] };
     assert!(matches!(encode(&huge, &mut out), Err(FrameError::TooLong(_))));
@@ -121,7 +121,7 @@ fn what_is_not_a_message_is_an_error() {
     ] {
         let mut decoder = Decoder::new();
         decoder.push(frame);
-        assert_eq!(decoder.next::<Guest>(), Err(error));
+        assert_eq!(decoder.take::<Guest>(), Err(error));
     }
 }
 
@@ -132,7 +132,7 @@ proptest::proptest! {
         'stream: for piece in garbage.chunks(cut) {
             decoder.push(piece);
             loop {
-                match decoder.next::<Guest>() {
+                match decoder.take::<Guest>() {
                     Ok(Some(message)) => assert!(!bytes(&message).is_empty()),
                     Ok(None) => break,
                     Err(_) => break 'stream,

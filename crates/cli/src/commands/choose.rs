@@ -2,10 +2,10 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
-use profile::{Answers, Choice, choose as decide};
+use profile::{Answers, Audience, Choice, Internet, Priority, Tools, choose as decide};
 use serde_json::json;
 
-use crate::args::{Audience, ChooseArguments, Internet, Priority, Tools};
+use crate::args::ChooseArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
 
@@ -54,27 +54,7 @@ fn answers(arguments: &ChooseArguments, printer: &mut Printer) -> Option<Answers
         let options = [("no", Audience::Private), ("yes: use the stricter preset", Audience::Shared)];
         question("Is the machine shared, or is this a demonstration?", &options, printer)
     })?;
-    Some(Answers {
-        tools: match tools {
-            Tools::None => profile::Tools::None,
-            Tools::Web => profile::Tools::Web,
-            Tools::Code => profile::Tools::Code,
-        },
-        priority: match priority {
-            Priority::Simplicity => profile::Priority::Simplicity,
-            Priority::Scale => profile::Priority::Scale,
-            Priority::Hostile => profile::Priority::Hostile,
-        },
-        internet: match internet {
-            Internet::None => profile::Internet::None,
-            Internet::Listed => profile::Internet::Listed,
-            Internet::Full => profile::Internet::Full,
-        },
-        audience: match audience {
-            Audience::Private => profile::Audience::Private,
-            Audience::Shared => profile::Audience::Shared,
-        },
-    })
+    Some(Answers { tools, priority, internet, audience })
 }
 
 fn ask_tools(printer: &mut Printer) -> Option<Tools> {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use profile::{Document, Environment, MAX_DOCUMENT_BYTES, Problem, Problems};
+use profile::{Document, Environment, MAX_DOCUMENT_BYTES, Problem, Problems, VARIABLES};
 
 /// Reads and parses a document; `-` is standard input.
 pub(super) fn document(path: &str) -> Result<Document, Problems> {
@@ -31,7 +31,16 @@ fn read(path: &str) -> io::Result<String> {
     })
 }
 
-/// The variables of this process that we know.
+/// The variables of this process that we know. One that is not text is an error: it may be meant to narrow something.
 pub(super) fn environment() -> Result<Environment, Problems> {
+    let is_unreadable = |name: &str| std::env::var_os(name).is_some_and(|value| value.to_str().is_none());
+    let unreadable: Vec<Problem> = VARIABLES
+        .iter()
+        .filter(|(name, _)| is_unreadable(name))
+        .map(|(name, _)| Problem::new(format!("{name} is not UTF-8 text")).hint(format!("correct it, or unset {name}")))
+        .collect();
+    if !unreadable.is_empty() {
+        return Err(Problems { origin: "the environment".into(), problems: unreadable });
+    }
     Environment::parse(&host::Surroundings::of_this_process().variables)
 }

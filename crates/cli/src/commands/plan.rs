@@ -1,6 +1,6 @@
 //! `profile explain`, `profile check` and `plan`: one request, three questions.
 
-use profile::{Document, Facts, Problems, Profile, Refusal, Request};
+use profile::{Document, Facts, Plan, Problems, Profile, Refusal, Request};
 
 use super::input;
 use crate::args::{DocumentArguments, OverrideArguments};
@@ -44,6 +44,16 @@ fn this_host() -> Facts {
     host::facts(&host::Surroundings::of_this_process())
 }
 
+/// What is done with a request.
+enum Question {
+    Settings,
+    Answer,
+}
+
+fn question(explain_config: bool) -> Question {
+    if explain_config { Question::Settings } else { Question::Answer }
+}
+
 pub(super) fn explain(
     profile: Profile,
     any_host: bool,
@@ -54,50 +64,40 @@ pub(super) fn explain(
     let result = (|| {
         let document = Document::bare(profile, "the command line");
         let request = Request::resolve(document, &input::environment()?, overrides.into_overrides(None));
-        if explain_config {
-            render::config(&request, printer);
-        }
-        let facts = if any_host { Facts::assumed() } else { this_host() };
-        let explanation = profile::explain(&request, &facts)?;
-        if !explain_config {
-            render::explanation(&explanation, printer);
+        match question(explain_config) {
+            Question::Settings => render::config(&request, printer),
+            Question::Answer => {
+                let facts = if any_host { Facts::assumed() } else { this_host() };
+                render::explanation(&profile::explain(&request, &facts)?, printer);
+            }
         }
         Ok(())
     })();
     finish(result, printer)
-}
-
-fn request(arguments: DocumentArguments) -> Result<Request, Problems> {
-    let document = input::document(&arguments.path)?;
-    Ok(Request::resolve(document, &input::environment()?, arguments.overrides.into_overrides(arguments.profile)))
 }
 
 pub(super) fn plan(arguments: DocumentArguments, printer: &mut Printer) -> Exit {
-    let explain_config = arguments.explain_config;
-    let result = (|| {
-        let request = request(arguments)?;
-        if explain_config {
-            render::config(&request, printer);
-        }
-        let plan = profile::compile(&request, &this_host())?;
-        if !explain_config {
-            render::plan(&plan, printer);
-        }
-        Ok(())
-    })();
-    finish(result, printer)
+    compiled(arguments, this_host, |_, plan, printer| render::plan(plan, printer), printer)
 }
 
 pub(super) fn check(arguments: DocumentArguments, printer: &mut Printer) -> Exit {
-    let explain_config = arguments.explain_config;
+    compiled(arguments, Facts::assumed, render::checked, printer)
+}
+
+/// Compiles a document for the host that `facts` describes, and shows the plan.
+fn compiled(
+    arguments: DocumentArguments,
+    facts: impl Fn() -> Facts,
+    show: impl Fn(&str, &Plan, &mut Printer),
+    printer: &mut Printer,
+) -> Exit {
     let result = (|| {
-        let request = request(arguments)?;
-        if explain_config {
-            render::config(&request, printer);
-        }
-        let plan = profile::compile(&request, &Facts::assumed())?;
-        if !explain_config {
-            render::checked(&request.document.origin, &plan, printer);
+        let document = input::document(&arguments.path)?;
+        let overrides = arguments.overrides.into_overrides(arguments.profile);
+        let request = Request::resolve(document, &input::environment()?, overrides);
+        match question(arguments.explain_config) {
+            Question::Settings => render::config(&request, printer),
+            Question::Answer => show(&request.document.origin, &profile::compile(&request, &facts())?, printer),
         }
         Ok(())
     })();

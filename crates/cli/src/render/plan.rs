@@ -1,7 +1,7 @@
 //! A plan as a page: what is enforced, granted, recorded, and what remains.
 
 use profile::plan::{Control, ZonePlan};
-use profile::{Egress, Explanation, Kind, Plan, Runs, Sensitivity, Unmet};
+use profile::{Egress, Explanation, Kind, NetworkRules, Plan, Runs, Sensitivity, Unmet};
 use serde_json::json;
 
 use crate::printer::{Look, Page, Printer, Span, plain, span};
@@ -20,7 +20,13 @@ pub(crate) fn plan(plan: &Plan, printer: &mut Printer) {
 pub(crate) fn explanation(explanation: &Explanation, printer: &mut Printer) {
     if printer.json() {
         // Statements that are still missing would change the plan, so it has no hash yet.
-        printer.data(explanation);
+        let hash = explanation.required.is_empty().then(|| explanation.plan.hash());
+        printer.data(&json!({
+            "schema": explanation.schema,
+            "required": explanation.required,
+            "plan": explanation.plan,
+            "plan_sha256": hash,
+        }));
         return;
     }
     printer.page(&page(&explanation.plan, &explanation.required));
@@ -29,7 +35,7 @@ pub(crate) fn explanation(explanation: &Explanation, printer: &mut Printer) {
 /// Prints that a document is sound, and what a reader should know of it.
 pub(crate) fn checked(origin: &str, plan: &Plan, printer: &mut Printer) {
     if printer.json() {
-        printer.data(&json!({"schema": "ringfence.check/1", "origin": origin, "profile": plan.profile, "plan_sha256": plan.hash()}));
+        printer.data(&json!({"schema": "ringfence.check/1", "origin": origin, "profile": plan.profile, "provider": plan.provider, "notes": plan.notes}));
         return;
     }
     let mut page: Page = vec![vec![
@@ -124,32 +130,28 @@ fn network_rows(plan: &Plan) -> Vec<Vec<Span>> {
 }
 
 fn egress(zone: &ZonePlan) -> String {
-    let joined = |items: Vec<String>| items.join(", ");
+    fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+        items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+    }
+    let besides = |rules: &NetworkRules| {
+        let denied =
+            joined(rules.deny.iter().map(ToString::to_string).chain(rules.deny_cidr.iter().map(ToString::to_string)));
+        let denied = if denied.is_empty() { denied } else { format!("; never {denied}") };
+        let private = joined(&rules.allow_private_answers);
+        let private = if private.is_empty() { private } else { format!("; private answers for {private}") };
+        format!("{denied}{private}")
+    };
     match &zone.egress {
         Egress::Nothing => "nothing may leave".into(),
-        Egress::Everything { deny, deny_cidr } => {
-            let denied: Vec<String> =
-                deny.iter().map(ToString::to_string).chain(deny_cidr.iter().map(ToString::to_string)).collect();
-            if denied.is_empty() { "everything".into() } else { format!("everything but {}", joined(denied)) }
+        Egress::Everything { rules } => {
+            let raw = joined(&rules.allow_cidr);
+            let raw = if raw.is_empty() { raw } else { format!(", {raw} too") };
+            format!("everything{raw}{}", besides(rules))
         }
         Egress::Listed { rules } => {
-            let allowed = rules
-                .allow
-                .iter()
-                .map(ToString::to_string)
-                .chain(rules.allow_cidr.iter().map(ToString::to_string))
-                .collect();
-            let denied: Vec<String> = rules
-                .deny
-                .iter()
-                .map(ToString::to_string)
-                .chain(rules.deny_cidr.iter().map(ToString::to_string))
-                .collect();
-            let but = if denied.is_empty() { String::new() } else { format!("; never {}", joined(denied)) };
-            let private: Vec<String> = rules.allow_private_answers.iter().map(ToString::to_string).collect();
-            let private =
-                if private.is_empty() { String::new() } else { format!("; private answers for {}", joined(private)) };
-            format!("{}{but}{private}", joined(allowed))
+            let allowed =
+                rules.allow.iter().map(ToString::to_string).chain(rules.allow_cidr.iter().map(ToString::to_string));
+            format!("{}{}", joined(allowed), besides(rules))
         }
     }
 }

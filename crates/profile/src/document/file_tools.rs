@@ -1,41 +1,12 @@
 //! How the file tools behave: in memory or in the sandbox, and within which bounds.
 
-use std::fmt;
 use std::str::FromStr;
-
-use serde::Serialize;
 
 use crate::problem::Located;
 use crate::reader::{Complaints, Fields};
 use crate::units::Bytes;
+use crate::words::words;
 use crate::yaml::Node;
-
-/// Declares an enum that is written as one of a few words.
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $what:literal, { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name { $($(#[$variant_doc])* $variant),+ }
-
-        impl FromStr for $name {
-            type Err = String;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text.to_ascii_lowercase().as_str() {
-                    $($word => Ok(Self::$variant),)+
-                    _ => Err(format!("`{text}` is not {}: use {}", $what, [$($word),+].join(", "))),
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $word),+ })
-            }
-        }
-    };
-}
 
 words!(
     /// Where the file tools work; ordered from the one that grants more.

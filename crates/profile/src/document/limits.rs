@@ -72,6 +72,3 @@ limits! {
     disk: Bytes = Bytes(1 << 30), "Bytes that one sandbox may write.";
     file_size: Bytes = Bytes(100 << 20), "Bytes of one file read from or written to a sandbox.";
 }
-
-/// The limits that only a control group (or a machine of its own) can hold.
-pub(crate) const CGROUP_LIMITS: [&str; 3] = ["limits.memory", "limits.cpu", "limits.pids"];

@@ -24,7 +24,6 @@ use crate::problem::{Located, Place};
 
 pub(crate) use file_tools::Root;
 pub use file_tools::{FileMode, FileTools, Preflight};
-pub(crate) use limits::CGROUP_LIMITS;
 pub use limits::{Limit, Limits};
 pub use mount::{Mount, MountError, MountMode};
 pub use network::{RulesSection, Zone};
@@ -62,7 +61,7 @@ pub struct Service {
     /// Where it is declared.
     pub place: Place,
     /// Its image.
-    pub image: String,
+    pub image: Located<String>,
     /// The TCP ports at which the sample's other containers reach it.
     pub ports: Vec<u16>,
     /// Its own network; absent means N2.

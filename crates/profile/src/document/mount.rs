@@ -1,6 +1,7 @@
 //! Mounts: host directories shown inside, each an affordance.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use serde::Serialize;
@@ -47,58 +48,74 @@ pub enum MountError {
     },
 }
 
-/// Directories that hold sockets of daemons, kernel interfaces or everything.
+/// Directories that are a way out as a whole: neither they, nor what holds them, nor what is in them is mounted.
 const NEVER_SOURCES: &[(&str, &str)] = &[
     ("/run", "holds the sockets of host daemons"),
     ("/var/run", "holds the sockets of host daemons"),
     ("/proc", "is the host's kernel interface"),
     ("/sys", "is the host's kernel interface"),
     ("/dev", "is the host's devices"),
+    ("/etc", "is the host's configuration"),
+    ("/boot", "is the host's kernel"),
+    ("/var/lib/docker", "holds the file systems of other containers"),
+    ("/var/lib/containerd", "holds the file systems of other containers"),
 ];
+/// Directories of which only parts may be mounted.
+const NEVER_WHOLE: &[(&str, &str)] = &[("/home", "holds every user's files"), ("/root", "is a user's whole home")];
 /// Names that hold credentials wherever they stand.
-const CREDENTIALS: &[&str] = &[
-    ".ssh",
-    ".aws",
-    ".azure",
-    ".gnupg",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".git-credentials",
-    ".config/gcloud",
-    ".config/gh",
+const CREDENTIALS: &[&[&str]] = &[
+    &[".ssh"],
+    &[".aws"],
+    &[".azure"],
+    &[".gnupg"],
+    &[".kube"],
+    &[".docker"],
+    &[".netrc"],
+    &[".git-credentials"],
+    &[".config", "gcloud"],
+    &[".config", "gh"],
 ];
 /// Targets that the sandbox itself provides.
 const NEVER_TARGETS: &[&str] = &["/proc", "/sys", "/dev"];
 
-fn is_within(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Whether `path` has the parts of `name` somewhere, one after the other.
-fn has_part(path: &str, name: &str) -> bool {
-    format!("/{path}/").contains(&format!("/{name}/"))
+/// A path's parts without the ones that say nothing, so that `//run`, `/./run` and `/run/` are one path.
+fn parts(path: &str) -> Vec<&str> {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
 }
 
 fn check_source(source: &str) -> Result<(), MountError> {
     let refuse = |why| Err(MountError::Source { path: source.to_owned(), why });
-    let trimmed = source.trim_end_matches('/');
-    if source.split('/').any(|part| part == "..") {
+    let found = parts(source);
+    if found.contains(&"..") {
         return refuse("has `..` in it, which hides where it leads");
     }
-    if trimmed.is_empty() {
-        return refuse("is the host's whole file system");
+    if source.starts_with('/') {
+        if found.is_empty() {
+            return refuse("is the host's whole file system");
+        }
+        for (directory, why) in NEVER_SOURCES {
+            let never = parts(directory);
+            if found.starts_with(&never) || never.starts_with(&found) {
+                return refuse(why);
+            }
+        }
+        if let Some((_, why)) = NEVER_WHOLE.iter().find(|(directory, _)| found == parts(directory)) {
+            return refuse(why);
+        }
     }
-    if let Some((_, why)) = NEVER_SOURCES.iter().find(|(directory, _)| is_within(trimmed, directory)) {
-        return refuse(why);
-    }
-    if CREDENTIALS.iter().any(|name| has_part(trimmed, name)) {
+    if CREDENTIALS.iter().any(|name| found.windows(name.len()).any(|window| window == *name)) {
         return refuse("holds credentials");
     }
-    if std::path::Path::new(trimmed).extension().is_some_and(|extension| extension == "sock") {
+    if found.last().is_some_and(|name| Path::new(name).extension().is_some_and(|extension| extension == "sock")) {
         return refuse("is a socket: read-only does not stop a connection to it");
     }
     Ok(())
+}
+
+/// Whether one of two targets would hide a part of the other.
+pub(super) fn overlap(one: &Mount, other: &Mount) -> bool {
+    let (one, other) = (parts(&one.target), parts(&other.target));
+    one.starts_with(&other) || other.starts_with(&one)
 }
 
 impl FromStr for Mount {
@@ -106,8 +123,8 @@ impl FromStr for Mount {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let shape = || MountError::Shape(text.to_owned());
-        let parts: Vec<&str> = text.split(':').collect();
-        let (source, target, mode) = match parts[..] {
+        let pieces: Vec<&str> = text.split(':').collect();
+        let (source, target, mode) = match pieces[..] {
             [source, target] | [source, target, "ro"] => (source, target, MountMode::ReadOnly),
             [source, target, "rw"] => (source, target, MountMode::ReadWrite),
             _ => return Err(shape()),
@@ -115,13 +132,13 @@ impl FromStr for Mount {
         if source.is_empty() || text.contains('\0') {
             return Err(shape());
         }
-        let target = target.parse::<Root>().map_err(|_| shape())?.0;
-        let trimmed = target.trim_end_matches('/');
-        if trimmed.is_empty() || NEVER_TARGETS.iter().any(|kept| is_within(trimmed, kept)) {
-            return Err(MountError::Target(target));
+        target.parse::<Root>().map_err(|_| shape())?;
+        let inside = parts(target);
+        if inside.is_empty() || NEVER_TARGETS.iter().any(|kept| inside.starts_with(&parts(kept))) {
+            return Err(MountError::Target(target.to_owned()));
         }
         check_source(source)?;
-        Ok(Self { source: source.to_owned(), target, mode })
+        Ok(Self { source: source.to_owned(), target: format!("/{}", inside.join("/")), mode })
     }
 }
 
@@ -151,18 +168,31 @@ mod tests {
         for text in [
             "/:/host",
             "//:/host",
+            "/.:/x",
+            "/./:/x:rw",
             "/run/docker.sock:/x",
             "/var/run:/x",
             "/run:/x",
+            "//run:/x",
+            "/./run:/x",
+            "/var//run:/x",
+            "/var:/x",
             "/proc:/x",
             "/sys/fs/cgroup:/x",
             "/dev:/x",
+            "///dev:/x",
+            "/etc:/x",
+            "/etc/shadow:/x",
+            "/home:/x",
+            "/root/:/x",
+            "/var/lib/docker/overlay2:/x",
             "/home/user/.ssh:/x",
             ".aws:/x",
-            "/home/user/.config/gcloud/keys:/x",
+            "/home/user/.config//gcloud/keys:/x",
             "/tmp/x/../../run:/x",
             "agent.sock:/x",
             "data:/proc",
+            "data://proc",
             "data:/dev/shm",
             "data:/",
             "data:relative",
@@ -174,6 +204,8 @@ mod tests {
         ] {
             assert!(text.parse::<Mount>().is_err(), "{text}");
         }
-        assert!("/running/data:/x".parse::<Mount>().is_ok());
+        for text in ["/running/data:/x", "/home/user/project:/x", "/root/project:/x", "run:/x"] {
+            assert!(text.parse::<Mount>().is_ok(), "{text}");
+        }
     }
 }

@@ -5,12 +5,13 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
+use crate::address::{check_allow_cidr, unmap};
 use crate::hostname::HostName;
 use crate::level::Network;
 use crate::pattern::HostPattern;
 use crate::problem::{Located, Place, Problem};
 use crate::reader::{Complaints, Fields, parsed};
-use crate::rules::{AllowRule, AllowRuleError, NetworkRules, Port, PortNumber, check_allow_cidr};
+use crate::rules::{AllowRule, AllowRuleError, NetworkRules, Port, PortNumber};
 use crate::yaml::{Node, Value};
 
 /// Network rules and where the first allowing one stands.
@@ -30,6 +31,9 @@ pub struct Zone {
     /// Its own rules; absent means the document's.
     pub rules: Option<NetworkRules>,
 }
+
+/// The most rules that one list may have.
+const MAX_RULES: usize = 4096;
 
 const RULE_KEYS: &[&str] =
     &["allow_domains", "allow_domains_ports", "allow_cidr", "allow_private_answers", "deny_domains", "deny_cidr"];
@@ -63,13 +67,14 @@ pub(super) fn read_zone(node: Node, complaints: &Complaints) -> Option<Zone> {
     let mut fields = Fields::open(node, "`network`", ZONE_KEYS, complaints)?;
     let place = fields.place();
     let level = fields.parsed("level");
+    // Any list, an empty one too, is this network's own: `allow_domains: []` never means the document's.
+    let states_rules = RULE_KEYS.iter().any(|key| fields.has(key));
     let rules = read_rules(&mut fields, complaints);
     fields.close();
     if level.is_none() {
         complaints.add(Problem::at(place, "this network needs a `level`").hint("write level: N0, N1 or N2"));
     }
-    let rules = (rules != NetworkRules::default()).then_some(rules);
-    Some(Zone { level: level?, rules })
+    Some(Zone { level: level?, rules: states_rules.then_some(rules) })
 }
 
 fn read_rules(fields: &mut Fields<'_>, complaints: &Complaints) -> NetworkRules {
@@ -79,9 +84,19 @@ fn read_rules(fields: &mut Fields<'_>, complaints: &Complaints) -> NetworkRules 
             .allow
             .extend(read_rule(node, "allow_domains", complaints, |rule: &AllowRule, name| rule.hosts.matches(name)));
     }
-    let web_hosts: Vec<HostPattern> = rules.allow.iter().map(|rule| rule.hosts.clone()).collect();
+    let web_hosts: Vec<HostPattern> =
+        rules.allow.iter().filter(|rule| rule.port == Port::Web).map(|rule| rule.hosts.clone()).collect();
     for node in fields.list("allow_domains_ports") {
+        let place = node.place;
         rules.allow.extend(read_ports(node, &web_hosts, complaints));
+        // A port for every listed name is a product: a page of rules must not become a gigabyte of them.
+        if rules.allow.len() > MAX_RULES {
+            complaints.add(
+                Problem::at(place, format!("more than {MAX_RULES} rules"))
+                    .hint("use wildcards, or name the domains that need the port"),
+            );
+            break;
+        }
     }
     for node in fields.list("deny_domains") {
         rules.deny.extend(read_rule(node, "deny_domains", complaints, HostPattern::matches));
@@ -99,7 +114,7 @@ fn read_rules(fields: &mut Fields<'_>, complaints: &Complaints) -> NetworkRules 
                 complaints.add(Problem {
                     place,
                     message: format!("`allow_cidr` cannot hold {}: {error}", net.value),
-                    hint: None,
+                    hint: Some("list the names that are needed in `allow_domains`, or narrower ranges".into()),
                 });
             }
         }
@@ -143,12 +158,15 @@ fn read_rule<R: Rule>(
     }
     let mut fields = Fields::open(node, "a rule", &["name", "match", "no_match"], complaints)?;
     let place = fields.place();
+    let has_name = fields.has("name");
     let rule = fields.take("name").and_then(|name| parsed::<R>(name, key, complaints, |error| Some(R::hint(error))));
     let examples = [("match", true), ("no_match", false)]
         .map(|(key, expected)| fields.list(key).into_iter().map(move |node| (key, expected, node)).collect::<Vec<_>>());
     fields.close();
     let Some(rule) = rule else {
-        complaints.add(Problem::at(place, "a rule needs a `name`"));
+        if !has_name {
+            complaints.add(Problem::at(place, "a rule needs a `name`"));
+        }
         return None;
     };
     for (key, expected, node) in examples.into_iter().flatten() {
@@ -207,7 +225,8 @@ fn read_ports(node: Node, listed: &[HostPattern], complaints: &Complaints) -> Ve
     }
     // 80 and 443 of a name stay checked web ports; opening them raw would undo the SNI and Host checks.
     let port = match port.value.0 {
-        80 | 443 => Port::Web,
+        80 => Port::Http,
+        443 => Port::Https,
         port => Port::RawTcp(port),
     };
     hosts.into_iter().map(|hosts| AllowRule { hosts, port }).collect()
@@ -228,6 +247,7 @@ impl FromStr for Cidr {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let net = text.parse::<IpNet>().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
         // Host bits mean nothing in a range; without them two spellings are one rule.
-        net.map(|net| Self(net.trunc())).map_err(|_| format!("`{text}` is not an address range"))
+        // One spelling per range, or a deny rule in the other would not match.
+        net.map(|net| Self(unmap(net.trunc()))).map_err(|_| format!("`{text}` is not an address range"))
     }
 }

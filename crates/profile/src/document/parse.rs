@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::file_tools::FileTools;
 use super::limits::Limits;
+use super::mount::{self, Mount};
 use super::network::{RulesSection, Zone, read_section, read_zone};
 use super::sandbox::{Provider, Runtime, SandboxChoice};
 use super::tools::{is_identifier, read_environment, read_tool};
@@ -90,15 +91,16 @@ fn read(origin: &str, node: Node, complaints: &Complaints) -> Option<Document> {
     document.profile = profile.flatten().unwrap_or(any_profile);
 
     document.sandbox = read_sandbox(&mut fields, complaints);
-    document.runtime = fields.text("runtime").map(|name| Located { value: Runtime(name.value), place: name.place });
-    document.image = fields.text("image");
+    document.runtime = fields
+        .text("runtime")
+        .filter(|name| !refuse_blank("runtime", name, complaints))
+        .map(|name| Located { value: Runtime(name.value), place: name.place });
+    document.image = fields.text("image").filter(|image| !refuse_blank("image", image, complaints));
     if let Some(node) = fields.take("network") {
         document.network = read_section(node, complaints);
     }
     document.tools = read_tools(&mut fields, complaints);
-    for node in fields.list("mounts") {
-        document.mounts.extend(parsed(node, "mounts", complaints, |_| None));
-    }
+    document.mounts = read_mounts(&mut fields, complaints);
     if let Some(node) = fields.take("environment") {
         document.environment = read_environment(node, complaints);
     }
@@ -118,13 +120,8 @@ fn read(origin: &str, node: Node, complaints: &Complaints) -> Option<Document> {
     if let Some(node) = fields.take("services") {
         document.services = read_services(node, complaints);
     }
-    document.justification = fields.text("justification").filter(|text| {
-        let empty = text.value.trim().is_empty();
-        if empty {
-            complaints.add(Problem { place: text.place, message: "`justification` is empty".into(), hint: None });
-        }
-        !empty
-    });
+    document.justification =
+        fields.text("justification").filter(|text| !refuse_blank("justification", text, complaints));
     fields.close();
     Some(document)
 }
@@ -143,12 +140,53 @@ fn read_sandbox(fields: &mut Fields<'_>, complaints: &Complaints) -> Option<Loca
                 complaints.add(Problem::at(place, "a sandbox with a configuration is [provider, file]"));
                 return None;
             };
-            (name, Some(text(config, "sandbox", complaints)?.value))
+            let config = text(config, "sandbox", complaints)?;
+            if refuse_blank("sandbox", &config, complaints) {
+                return None;
+            }
+            (name, Some(config.value))
         }
         value => (Node { place, value }, None),
     };
     let provider = parsed::<Provider>(name, "sandbox", complaints, |_| None)?;
+    if config.is_some() && matches!(provider.value, Provider::Local | Provider::Container) {
+        complaints.add(
+            Problem::at(place, format!("`{}` takes no configuration file", provider.value))
+                .hint(format!("write sandbox: {}", provider.value)),
+        );
+        return None;
+    }
     Some(Located::at(place, SandboxChoice { provider: provider.value, config }))
+}
+
+fn read_mounts(fields: &mut Fields<'_>, complaints: &Complaints) -> Vec<Located<Mount>> {
+    let mut mounts: Vec<Located<Mount>> = Vec::new();
+    for node in fields.list("mounts") {
+        let Some(mount) = parsed::<Mount>(node, "mounts", complaints, |_| None) else { continue };
+        if let Some(earlier) = mounts.iter().find(|earlier| mount::overlap(&earlier.value, &mount.value)) {
+            let message = format!("the target `{}` overlaps with `{}`", mount.value.target, earlier.value.target);
+            complaints.add(Problem {
+                place: mount.place,
+                message,
+                hint: Some("give every mount a place of its own".into()),
+            });
+        }
+        mounts.push(mount);
+    }
+    mounts
+}
+
+/// Complains about a text with nothing in it.
+fn refuse_blank(key: &str, text: &Located<String>, complaints: &Complaints) -> bool {
+    let blank = text.value.trim().is_empty();
+    if blank {
+        complaints.add(Problem {
+            place: text.place,
+            message: format!("`{key}` is empty"),
+            hint: Some("fill it in, or remove the key".into()),
+        });
+    }
+    blank
 }
 
 fn read_tools(fields: &mut Fields<'_>, complaints: &Complaints) -> Option<Vec<Located<crate::affordance::Affordance>>> {
@@ -177,7 +215,15 @@ fn read_audit(node: Node, complaints: &Complaints) -> Option<Located<Audit>> {
     match node.value {
         Value::Bool(true) => Some(Located::at(place, Audit::BesideTheLog)),
         Value::Bool(false) => Some(Located::at(place, Audit::Off)),
-        Value::Text(path) if !path.is_empty() => Some(Located::at(place, Audit::File(path))),
+        Value::Text(word) if word.eq_ignore_ascii_case("on") => Some(Located::at(place, Audit::BesideTheLog)),
+        Value::Text(word) if word.eq_ignore_ascii_case("off") => Some(Located::at(place, Audit::Off)),
+        // A device takes everything and keeps nothing.
+        Value::Text(path) if path.trim().is_empty() || path.starts_with("/dev/") => {
+            let problem = Problem::at(place, format!("`audit` cannot be `{path}`"));
+            complaints.add(problem.hint("name a file, or write on or off"));
+            None
+        }
+        Value::Text(path) => Some(Located::at(place, Audit::File(path))),
         other => {
             complaints
                 .add(Problem::at(place, format!("`audit` must be a file's name, on or off, found {}", other.kind())));
@@ -213,7 +259,7 @@ fn read_services(node: Node, complaints: &Complaints) -> BTreeMap<String, Servic
         return services;
     };
     for (key, node) in entries {
-        let Value::Text(name) = key.value else { continue };
+        let name = key.name;
         if !is_identifier(&name) || Phase::ALL.iter().any(|phase| phase.name() == name) {
             complaints.add(
                 Problem::at(key.place, format!("`{name}` cannot be a service's name"))
@@ -227,7 +273,8 @@ fn read_services(node: Node, complaints: &Complaints) -> BTreeMap<String, Servic
             continue;
         };
         let place = fields.place();
-        let image = fields.text("image");
+        let has_image = fields.has("image");
+        let image = fields.text("image").filter(|image| !refuse_blank("image", image, complaints));
         let ports = fields
             .list("ports")
             .into_iter()
@@ -238,8 +285,9 @@ fn read_services(node: Node, complaints: &Complaints) -> BTreeMap<String, Servic
         fields.close();
         match image {
             Some(image) => {
-                services.insert(name, Service { place: key.place, image: image.value, ports, network, environment });
+                services.insert(name, Service { place: key.place, image, ports, network, environment });
             }
+            None if has_image => {}
             None => complaints.add(Problem::at(place, format!("the service `{name}` needs an `image`"))),
         }
     }

@@ -36,6 +36,10 @@ fn structure() {
         "profile: T0.H1.N1\nsandbox: docker\nprovider: container",
         "profile: T0.H1.N1\napproval: prd",
         "profile: T0.H1.N1\naudit: 3",
+        "profile: T0.H1.N1\naudit: /dev/null",
+        "profile: T0.H1.N1\nimage: ' '\nruntime: ''\nsandbox: [container, x.yaml]",
+        "profile: T0.H1.N1\nmounts: ['a:/d', 'b:/d/e:rw', 'c:/f', 'd:/f/']",
+        "profile: T0.H1.N1\nenvironment: {'TOKEN=hunter2': x}",
         "profile: T0.H1.N1\njustification: ''",
         "profile: T0.H1.N1\nimage: 1.10",
         "profile: T0.H1.N1\nphases: {agnet: {network: N2}}",
@@ -70,8 +74,28 @@ fn tools() {
         "profile: T0.H1.N1\ntools: [{name: mine}, {name: 'a b', runs: host}, {runs: host}, {name: mine2, runs: moon}]",
         "profile: T0.H1.N1\ntools: [{name: bash, needs: T1}, {name: bash_session, sensitive: false}, {name: web_fetch, reach: []}]",
         "profile: T0.H1.N1\ntools: [{name: mine, runs: host, reach: everything}, {name: web_search, reach: [localhost]}]",
+        "profile: T2.H1.N2\ntools: [{name: shell, runs: host, reach: [], needs: T2}, {name: Bash, runs: sandbox, needs: T1}]",
         "profile: T0.H1.N2\ntools: [{name: liar, runs: host, reach: sandbox}, {name: liar2, runs: provider, reach: web}]",
     ]));
+}
+
+#[test]
+fn audit_off_in_quotes_is_off() {
+    let document = Document::parse("x", "profile: T0.H1.N1\naudit: 'off'").unwrap();
+    assert_eq!(document.audit.unwrap().value, crate::approval::Audit::Off);
+}
+
+#[test]
+fn a_product_of_rules_is_bounded() {
+    let names: Vec<String> = (0..2000).map(|n| format!("n{n}.example.org")).collect();
+    let ports: Vec<String> = (1000..3000).map(|port| format!("{{port: {port}}}")).collect();
+    let text = format!(
+        "profile: T0.H1.N1\nnetwork: {{allow_domains: [{}], allow_domains_ports: [{}]}}",
+        names.join(","),
+        ports.join(",")
+    );
+    let problems = Document::parse("x", &text).unwrap_err();
+    assert_eq!(problems.problems[0].message, "more than 4096 rules");
 }
 
 #[test]

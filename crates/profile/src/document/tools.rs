@@ -68,6 +68,23 @@ fn declared(node: Node, complaints: &Complaints) -> Option<Affordance> {
         );
         return None;
     }
+    if let Some(needs) = needs.as_ref().filter(|needs| needs.value == Tooling::T2) {
+        complaints.add(
+            Problem { place: needs.place, message: "T2 has no tools, so none can need it".into(), hint: None }
+                .hint("write needs: T0 or T1"),
+        );
+        return None;
+    }
+    // `Bash` beside `bash` would read like the one and be judged like the other.
+    if let Some(standard) =
+        standard_tools().find(|tool| tool.name != name.value && tool.name.eq_ignore_ascii_case(&name.value))
+    {
+        complaints.add(
+            Problem::at(place, format!("`{}` looks like the standard tool `{}`", name.value, standard.name))
+                .hint("give your own tool another name"),
+        );
+        return None;
+    }
     if let Some(mut tool) = standard_tool(&name.value) {
         // What a standard tool is, is ours to say; a document may only state its reach or make it sensitive.
         if runs.is_some() || needs.is_some() || sensitive == Some(false) {
@@ -157,10 +174,14 @@ pub(super) fn read_environment(node: Node, complaints: &Complaints) -> BTreeMap<
         return entries;
     };
     for (key, value) in pairs {
-        let Value::Text(name) = key.value else { continue };
+        let name = key.name;
         let valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         if !valid_start || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            complaints.add(Problem::at(key.place, format!("`{name}` cannot be the name of an environment entry")));
+            // Not shown: people write `NAME=secret` here by mistake.
+            complaints.add(
+                Problem::at(key.place, "this cannot be the name of an environment entry")
+                    .hint("letters, digits and _, not beginning with a digit; write NAME: value"),
+            );
             continue;
         }
         let written = match value.value {

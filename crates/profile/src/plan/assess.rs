@@ -1,13 +1,16 @@
 //! The whole judgement: a plan as it would be, and everything that speaks against it.
 
+use std::collections::BTreeSet;
+
 use super::controls::{self, Enforcement};
-use super::network::zones;
-use super::{Image, Pin, Plan, residual, statements, tooling};
-use crate::document::{CGROUP_LIMITS, Provider};
+use super::{Control, Image, Pin, Plan, limits, network, residual, statements, tooling};
+use crate::document::{Document, Provider};
 use crate::facts::Facts;
-use crate::level::Tooling;
+use crate::level::{Isolation, Tooling};
+use crate::problem::Located;
 use crate::refusal::{Cause, Unmet};
 use crate::settings::Request;
+use crate::zones::Zones;
 
 /// A plan that holds if `unmet` is empty.
 pub(super) struct Assessment {
@@ -15,82 +18,85 @@ pub(super) struct Assessment {
     pub(super) unmet: Vec<Unmet>,
 }
 
+impl Assessment {
+    fn is_enforceable(&self) -> bool {
+        !self.unmet.iter().any(|obstacle| obstacle.cause == Cause::Unenforceable)
+    }
+}
+
+/// Assesses a request on the provider that it names, or on the first of its H that can enforce it here.
 pub(super) fn assess(request: &Request, facts: &Facts) -> Assessment {
+    let isolation = request.profile.isolation;
+    let named = request.document.sandbox.as_ref().map(|choice| choice.value.provider);
+    let default = named.filter(|named| named.isolation() == isolation).unwrap_or(Provider::default_for(isolation));
+    let first = assess_on(default, request, facts);
+    if named.is_some() || first.is_enforceable() {
+        return first;
+    }
+    let others = Provider::ALL.into_iter().filter(|other| other.isolation() == isolation && *other != default);
+    for other in others {
+        let mut second = assess_on(other, request, facts);
+        if second.is_enforceable() {
+            second
+                .plan
+                .notes
+                .push(format!("`sandbox: {other}` was chosen because `{default}` cannot be enforced on this host"));
+            return second;
+        }
+    }
+    first
+}
+
+fn assess_on(provider: Provider, request: &Request, facts: &Facts) -> Assessment {
     let (profile, document) = (request.profile, &request.document);
     let mut unmet = request.conflicts.clone();
-
-    let choice = document.sandbox.as_ref();
-    let named = choice.map(|choice| choice.value.provider);
-    let provider = named
-        .filter(|named| named.isolation() == profile.isolation)
-        .unwrap_or(Provider::default_for(profile.isolation));
-    if let Some(named) = named.filter(|named| named.isolation() != profile.isolation) {
-        unmet.push(
-            Unmet::new(
-                Cause::Contradiction,
-                "sandbox",
-                format!("`sandbox: {named}` is {}, but the profile is {profile}", named.isolation()),
-            )
-            .hint(format!(
-                "use {} for {}, or change the profile's H",
-                Provider::names_for(profile.isolation),
-                profile.isolation
-            ))
-            .at(choice.and_then(|choice| choice.place)),
-        );
-    }
-    unmet.extend(runtime_conflict(request, provider));
-    let provider_config = choice.and_then(|choice| choice.value.config.clone()).filter(|_| named == Some(provider));
-    let image = match agent_image(request, provider, provider_config.as_deref()) {
-        Ok(image) => image,
-        Err(obstacle) => {
-            unmet.push(obstacle);
-            None
-        }
-    };
-
-    let zones = zones(profile, document, provider);
-    // Phases and services may differ from the profile's letter; every level that occurs must be enforceable.
-    let mut levels = zones.levels();
-    levels.insert(profile.network);
-    let weakest = levels.iter().copied().min().unwrap_or(profile.network);
-    let stated_limit = document
-        .limits
-        .entries()
-        .into_iter()
-        .find_map(|(name, _, place)| (place.is_some() && CGROUP_LIMITS.contains(&name)).then_some(name));
-    let Enforcement { mut controls, residual: lost, unmet: unenforced } =
-        controls::enforce(provider, &levels, facts, stated_limit);
-    if profile.tooling > Tooling::T0 {
-        let promise = if profile.tooling == Tooling::T1 {
-            "the agent cannot run code of its own"
-        } else {
-            "the agent has no tools"
-        };
-        controls.push(super::Control {
-            id: "tooling.granted",
-            promise: promise.into(),
-            mechanism: "only granted tools are offered and accepted".into(),
-        });
-    }
-    controls.push(super::Control {
-        id: "phases.separate",
-        promise: "setup ends before the agent starts; the agent ends before the scorer starts".into(),
-        mechanism: "processes and connections are ended between phases".into(),
+    unmet.extend(sandbox_conflict(request, provider));
+    unmet.extend(runtime_conflict(document, provider));
+    let choice = document.sandbox.as_ref().filter(|choice| choice.value.provider == provider);
+    let provider_config = choice.and_then(|choice| choice.value.config.clone());
+    let image = agent_image(document, provider, provider_config.as_deref()).unwrap_or_else(|obstacle| {
+        unmet.push(obstacle);
+        None
     });
-    unmet.extend(unenforced);
-    let judged = tooling::affordances(request);
-    unmet.extend(zones.unmet);
-    unmet.extend(judged.unmet);
-    unmet.extend(statements::missing(profile, document, weakest));
+    unmet.extend(document.services.values().filter_map(|service| image_conflict(&service.image, provider)));
+    if provider.isolation() == Isolation::H0 {
+        let place = document.mounts.first().and_then(|mount| mount.place);
+        unmet.extend(place.map(|place| {
+            Unmet::new(
+                Cause::Unenforceable,
+                "mounts",
+                "a local process has the host's own file system, so nothing can be mounted for it",
+            )
+            .hint("choose H1 or above, or remove the mounts")
+            .at(Some(place))
+        }));
+    }
 
+    let zones = Zones::of(document, profile);
+    // Phases and services may differ from the profile's letter; every level that occurs must be enforceable.
+    let levels: BTreeSet<_> = zones.all().map(|zone| zone.level).chain([profile.network]).collect();
+    let Enforcement { mut controls, residual: mut lost, unmet: unenforced } =
+        controls::enforce(provider, &levels, facts);
+    unmet.extend(unenforced);
+    let (limit_controls, unbounded, unlimited) = limits::enforce(provider, facts, &document.limits);
+    controls.extend(limit_controls);
+    lost.extend(unbounded);
+    unmet.extend(unlimited);
+    controls.extend(own_controls(profile.tooling));
+    unmet.extend(network::conflicts(profile, document, &zones, provider));
+    let judged = tooling::affordances(request, &zones);
+    unmet.extend(judged.unmet);
+    let weakest = levels.first().copied().unwrap_or(profile.network);
+    unmet.extend(statements::missing(request, weakest));
+
+    let runtime = document.runtime.as_ref().map(|runtime| runtime.value.clone());
     let mut plan = Plan {
         schema: Plan::SCHEMA,
         profile,
         provider,
         provider_config,
-        runtime: document.runtime.as_ref().map(|runtime| runtime.value.clone()),
-        kernel_boundary: controls::kernel_boundary(provider, document.runtime.as_ref().map(|runtime| &runtime.value)),
+        kernel_boundary: controls::kernel_boundary(provider, runtime.as_ref()),
+        runtime,
         image,
         controls,
         affordances: judged.granted,
@@ -99,8 +105,8 @@ pub(super) fn assess(request: &Request, facts: &Facts) -> Assessment {
         approval: document.approval.as_ref().map(|approval| approval.value.clone()),
         audit: document.audit.as_ref().map(|audit| audit.value.clone()).unwrap_or_default(),
         justification: document.justification.as_ref().map(|text| text.value.clone()),
-        network: zones.network,
-        services: zones.services,
+        network: network::network_plan(&zones, provider),
+        services: network::service_plans(document, &zones),
         limits: document.limits.clone(),
         recorded: Vec::new(),
         residual: Vec::new(),
@@ -113,52 +119,88 @@ pub(super) fn assess(request: &Request, facts: &Facts) -> Assessment {
     Assessment { plan, unmet }
 }
 
-fn runtime_conflict(request: &Request, provider: Provider) -> Option<Unmet> {
-    let runtime = request.document.runtime.as_ref()?;
+/// The controls that are ours on every provider.
+fn own_controls(tooling: Tooling) -> Vec<Control> {
+    let control =
+        |id, promise: &str, mechanism: &str| Control { id, promise: promise.into(), mechanism: mechanism.into() };
+    let offered = "only granted tools are offered and accepted";
+    let granted = match tooling {
+        Tooling::T0 => None,
+        Tooling::T1 => Some(control("tooling.granted", "no standard tool runs code that the agent writes", offered)),
+        Tooling::T2 => Some(control("tooling.granted", "the agent has no tools", offered)),
+    };
+    let separate = control(
+        "phases.separate",
+        "setup ends before the agent starts; the agent ends before the scorer starts",
+        "processes and connections are ended between phases",
+    );
+    granted.into_iter().chain([separate]).collect()
+}
+
+fn sandbox_conflict(request: &Request, provider: Provider) -> Option<Unmet> {
+    let choice = request.document.sandbox.as_ref().filter(|choice| choice.value.provider != provider)?;
+    let (named, profile) = (choice.value.provider, request.profile);
+    let reason = format!("`sandbox: {named}` is {}, but the profile is {profile}", named.isolation());
+    let fitting = Provider::names_for(profile.isolation);
+    Some(
+        Unmet::new(Cause::Contradiction, "sandbox", reason)
+            .hint(format!("use {fitting} for {}, or change the profile's H", profile.isolation))
+            .at(choice.place),
+    )
+}
+
+fn runtime_conflict(document: &Document, provider: Provider) -> Option<Unmet> {
+    let runtime = document.runtime.as_ref()?;
     (!matches!(provider, Provider::Docker | Provider::K8s)).then(|| {
-        Unmet::new(
-            Cause::Contradiction,
-            "runtime",
-            format!("`runtime: {}` means nothing to `sandbox: {provider}`", runtime.value.0),
-        )
-        .hint("remove it, or use sandbox: docker or k8s")
-        .at(runtime.place)
+        let reason = format!("`runtime: {}` means nothing to `sandbox: {provider}`", runtime.value.0);
+        Unmet::new(Cause::Contradiction, "runtime", reason)
+            .hint("remove it, or use sandbox: docker or k8s")
+            .at(runtime.place)
     })
 }
 
-/// The agent's image. Only the machine that has the host's files can show them, so elsewhere an image must be named.
-fn agent_image(request: &Request, provider: Provider, config: Option<&str>) -> Result<Option<Image>, Unmet> {
-    let stated = request.document.image.as_ref();
-    let has_host_files = match provider {
-        Provider::Local | Provider::Container => true,
-        Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => false,
-    };
-    match stated {
-        None if has_host_files => Ok(Some(image_plan("host"))),
+/// The agent's image. Only a provider on this machine can show the host's files, so elsewhere an image must be named.
+fn agent_image(document: &Document, provider: Provider, config: Option<&str>) -> Result<Option<Image>, Unmet> {
+    match &document.image {
+        Some(image) => image_conflict(image, provider).map_or_else(|| Ok(Some(image_plan(&image.value))), Err),
+        None if has_host_files(provider) => Ok(Some(image_plan("host"))),
         None if config.is_some() => Ok(None),
         None => Err(Unmet::new(Cause::Required, "image", format!("`sandbox: {provider}` needs an image"))
             .hint("state image: NAME (--image on the command line)")),
-        Some(image) => {
-            let plan = image_plan(&image.value);
-            if plan.pin == Pin::Unpinned && !has_host_files {
-                return Err(Unmet::new(
-                    Cause::Contradiction,
-                    "image",
-                    format!("`sandbox: {provider}` cannot show the host's files, and the image is `{}`", image.value),
-                )
-                .hint("name an image by tag or digest")
-                .at(image.place));
-            }
-            Ok(Some(plan))
-        }
     }
+}
+
+fn has_host_files(provider: Provider) -> bool {
+    match provider {
+        Provider::Local | Provider::Container => true,
+        Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => false,
+    }
+}
+
+/// Why `provider` cannot use `image`, if so.
+fn image_conflict(image: &Located<String>, provider: Provider) -> Option<Unmet> {
+    let unpinned = image_plan(&image.value).pin == Pin::Unpinned;
+    let reason = match provider {
+        Provider::Local if image.value != "host" => {
+            format!("a local process has the host's own file system, and the image is `{}`", image.value)
+        }
+        _ if unpinned && !has_host_files(provider) => {
+            format!("`sandbox: {provider}` cannot show the host's files, and the image is `{}`", image.value)
+        }
+        _ => return None,
+    };
+    Some(
+        Unmet::new(Cause::Contradiction, "image", reason)
+            .hint("name another image, or another sandbox")
+            .at(image.place),
+    )
 }
 
 /// How surely a reference names one image.
 pub(super) fn image_plan(reference: &str) -> Image {
     let digest = reference
         .rsplit_once("@sha256:")
-        .is_some_and(|(_, hex)| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+        .is_some_and(|(_, hex)| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let pin = if reference == "host" || reference.starts_with("dir:") {
         Pin::Unpinned
     } else if digest {

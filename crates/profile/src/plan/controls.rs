@@ -8,9 +8,7 @@ use crate::facts::{Capability, Facts};
 use crate::level::Network;
 use crate::refusal::{Cause, Unmet};
 
-use Capability::{
-    Cgroups, Docker, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp, UserNamespaces,
-};
+use Capability::{Docker, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp, UserNamespaces};
 
 /// What follows when the host lacks what a control needs.
 enum Lost {
@@ -24,9 +22,6 @@ enum Lost {
 struct Row(&'static str, &'static str, &'static str, &'static [Capability], Lost);
 
 use Lost::{Refuse, Remains};
-
-/// Resource limits are the one control with a softer form: a stated limit refuses, a default one remains.
-const LIMITS: &str = "limits.resources";
 
 const LOCAL: &[Row] = &[
     Row(
@@ -70,16 +65,6 @@ const CONTAINER: &[Row] = &[
         Remains("no_second_fence", "without Landlock the mount namespace is the only fence around files"),
     ),
     Row(
-        LIMITS,
-        "memory, processes and cpu are bounded",
-        "control group per sandbox, swap off",
-        &[Cgroups],
-        Remains(
-            "no_resource_limits",
-            "without control groups one sandbox can exhaust this machine's memory, processes or cpu",
-        ),
-    ),
-    Row(
         "lifecycle.cleanup",
         "a killed runner leaves nothing behind",
         "a helper that outlives the runner ends what it started",
@@ -110,14 +95,6 @@ const DOCKER: &[Row] = &[
         &[Docker],
         Refuse,
     ),
-    Row(LIMITS, "memory, processes and cpu are bounded", "limits of the container", &[Docker], Refuse),
-    Row(
-        "lifecycle.cleanup",
-        "a killed runner leaves nothing behind",
-        "labels with a lease, removed by the next run or `cleanup`",
-        &[Docker],
-        Refuse,
-    ),
 ];
 
 const K8S: &[Row] = &[
@@ -135,33 +112,15 @@ const K8S: &[Row] = &[
         &[Kubernetes],
         Refuse,
     ),
-    Row(LIMITS, "memory and cpu are bounded", "limits equal to requests", &[Kubernetes], Refuse),
-    Row(
-        "lifecycle.cleanup",
-        "a killed runner leaves nothing behind",
-        "active deadline and a lease on every pod",
-        &[Kubernetes],
-        Refuse,
-    ),
 ];
 
-const PROXMOX: &[Row] = &[
-    Row(
-        "host.kernel",
-        "the agent has a kernel of its own",
-        "virtual machine cloned from a template",
-        &[Proxmox],
-        Refuse,
-    ),
-    Row(LIMITS, "memory, processors and disk are bounded", "the machine's own size", &[Proxmox], Refuse),
-    Row(
-        "lifecycle.cleanup",
-        "a killed runner leaves nothing behind",
-        "tags of the run and a journal; only this run's machines are removed",
-        &[Proxmox],
-        Refuse,
-    ),
-];
+const PROXMOX: &[Row] = &[Row(
+    "host.kernel",
+    "the agent has a kernel of its own",
+    "virtual machine cloned from a template",
+    &[Proxmox],
+    Refuse,
+)];
 
 const QEMU: &[Row] = &[
     Row("host.kernel", "the agent has a kernel of its own", "virtual machine under QEMU", &[Qemu], Refuse),
@@ -171,14 +130,6 @@ const QEMU: &[Row] = &[
         "KVM",
         &[Kvm],
         Remains("emulated_machine", "without KVM the machine is emulated: good for tests, not for hostile agents"),
-    ),
-    Row(LIMITS, "memory, processors and disk are bounded", "the machine's own size", &[Qemu], Refuse),
-    Row(
-        "lifecycle.cleanup",
-        "a killed runner leaves nothing behind",
-        "the emulator ends with its supervisor",
-        &[Qemu],
-        Refuse,
     ),
 ];
 
@@ -226,28 +177,31 @@ fn network_rows(provider: Provider, levels: &BTreeSet<Network>) -> Vec<Row> {
             Remains("attempts_unrecorded", "without redirect rules attempts to leave fail, and leave no record"),
         )
     });
-    rows.extend(levels.iter().map(|level| match level {
-        Network::N0 => Row(
+    if levels.iter().any(|level| *level < Network::N2) {
+        rows.push(Row(
             "network.never",
-            "metadata services and the runner's own addresses stay out of reach even at N0",
+            "metadata services, private hosts and the runner's own addresses stay out of reach, but for listed ones",
             "the gateway connects only to globally reachable addresses that are not its own",
             &[],
             Refuse,
-        ),
-        Network::N1 => Row(
+        ));
+    }
+    rows.extend(levels.iter().filter_map(|level| match level {
+        Network::N0 => None,
+        Network::N1 => Some(Row(
             "network.names",
-            "at N1 only listed names are resolved and reached, by TLS with that SNI or HTTP with that Host",
+            "at N1 only listed names are resolved and reached: web ports by TLS with that SNI or HTTP with that Host",
             "the gateway's resolver, ClientHello and request checks",
             &[],
             Refuse,
-        ),
-        Network::N2 => Row(
+        )),
+        Network::N2 => Some(Row(
             "network.nothing",
             "at N2 no name resolves and nothing is reached",
             "the gateway's list is empty",
             &[],
             Refuse,
-        ),
+        )),
     }));
     rows
 }
@@ -260,14 +214,8 @@ pub(super) struct Enforcement {
     pub(super) unmet: Vec<Unmet>,
 }
 
-/// Looks up every control of `provider` for the network levels that occur. `stated_limit` is a resource limit that was
-/// asked for by name.
-pub(super) fn enforce(
-    provider: Provider,
-    levels: &BTreeSet<Network>,
-    facts: &Facts,
-    stated_limit: Option<&'static str>,
-) -> Enforcement {
+/// Looks up every control of `provider` for the network levels that occur.
+pub(super) fn enforce(provider: Provider, levels: &BTreeSet<Network>, facts: &Facts) -> Enforcement {
     let rows = match provider {
         Provider::Local => LOCAL,
         Provider::Container => CONTAINER,
@@ -278,7 +226,7 @@ pub(super) fn enforce(
     };
     let mut result = Enforcement::default();
     for row in rows.iter().chain(&network_rows(provider, levels)) {
-        result.add(row, facts, stated_limit);
+        result.add(row, facts);
     }
     if let (Provider::Local, Some(level)) = (provider, levels.iter().max().filter(|level| **level > Network::N0)) {
         result.unmet.push(
@@ -294,12 +242,7 @@ pub(super) fn enforce(
 }
 
 impl Enforcement {
-    fn add(
-        &mut self,
-        Row(id, promise, mechanism, needs, lost): &Row,
-        facts: &Facts,
-        stated_limit: Option<&'static str>,
-    ) {
+    fn add(&mut self, Row(id, promise, mechanism, needs, lost): &Row, facts: &Facts) {
         let Some(&lacking) = needs.iter().find(|&&need| !facts.has(need)) else {
             self.controls.push(Control { id, promise: (*promise).into(), mechanism: (*mechanism).into() });
             return;
@@ -309,13 +252,9 @@ impl Enforcement {
         let mut unmet =
             Unmet::new(Cause::Unenforceable, *id, format!("{promise}: needs {}, but: {found}", lacking.name()));
         unmet.hint = finding.and_then(|finding| finding.fix.clone());
-        match (lost, stated_limit) {
-            (Refuse, _) => self.unmet.push(unmet),
-            (Remains(..), Some(limit)) if *id == LIMITS => {
-                unmet.reason = format!("`{limit}` is stated; {}", unmet.reason);
-                self.unmet.push(unmet);
-            }
-            (Remains(residual, text), _) => self.residual.push(Residual { id: residual, text: (*text).into() }),
+        match lost {
+            Refuse => self.unmet.push(unmet),
+            Remains(residual, text) => self.residual.push(Residual { id: residual, text: (*text).into() }),
         }
     }
 }
@@ -326,7 +265,7 @@ pub(super) fn kernel_boundary(provider: Provider, runtime: Option<&Runtime>) -> 
         Provider::Local | Provider::Container => KernelBoundary::Shared,
         Provider::Docker | Provider::K8s => match runtime.map(|runtime| runtime.0.as_str()) {
             Some("runsc" | "gvisor") => KernelBoundary::UserSpace,
-            Some(name) if name.starts_with("kata") => KernelBoundary::Own,
+            Some(name) if name == "kata" || name.starts_with("kata-") => KernelBoundary::Own,
             Some(_) | None => KernelBoundary::Shared,
         },
         Provider::Proxmox | Provider::Qemu => KernelBoundary::Own,

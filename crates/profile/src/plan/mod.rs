@@ -6,6 +6,7 @@ mod assess;
 mod canonical;
 mod controls;
 mod explain;
+mod limits;
 mod nearest;
 mod network;
 mod residual;

@@ -2,8 +2,7 @@
 
 use super::assess::assess;
 use crate::facts::Facts;
-use crate::level::{Network, Profile, Tooling};
-use crate::problem::Located;
+use crate::level::{Isolation, Network, Profile, Tooling};
 use crate::refusal::{Alternative, Cause, Refusal, Unmet};
 use crate::settings::Request;
 
@@ -29,7 +28,7 @@ fn alternatives(request: &Request, facts: &Facts, unmet: &[Unmet]) -> Vec<Altern
     let mut candidates: Vec<Profile> = Profile::all()
         .filter(|&profile| profile != asked)
         .filter(|&profile| {
-            let obstacles = assess(&with_profile(request, profile), facts).unmet;
+            let obstacles = assess(&request.under(profile), facts).unmet;
             obstacles.iter().all(|obstacle| obstacle.cause == Cause::Required && !only_statements)
         })
         .collect();
@@ -38,27 +37,14 @@ fn alternatives(request: &Request, facts: &Facts, unmet: &[Unmet]) -> Vec<Altern
     candidates.into_iter().map(|profile| Alternative { profile, difference: difference(asked, profile) }).collect()
 }
 
-/// The same request under another profile, as if the file had stated it.
-fn with_profile(request: &Request, profile: Profile) -> Request {
-    let mut other = request.clone();
-    other.profile = profile;
-    other.document.profile = Located { value: profile, place: request.document.profile.place };
-    let disagrees =
-        |choice: &Located<crate::document::SandboxChoice>| choice.value.provider.isolation() != profile.isolation;
-    if other.document.sandbox.as_ref().is_some_and(disagrees) {
-        other.document.sandbox = None;
-        other.document.runtime = None;
-    }
-    other
-}
-
 fn widened(from: Profile, to: Profile) -> usize {
-    usize::from(to.tooling < from.tooling) + usize::from(to.network < from.network)
+    let unisolated = to.isolation == Isolation::H0 && from.isolation > Isolation::H0;
+    usize::from(to.tooling < from.tooling) + usize::from(to.network < from.network) + usize::from(unisolated)
 }
 
 fn distance(from: Profile, to: Profile) -> usize {
     let tooling = steps(Tooling::ALL, from.tooling, to.tooling);
-    let isolation = steps(crate::level::Isolation::ALL, from.isolation, to.isolation);
+    let isolation = steps(Isolation::ALL, from.isolation, to.isolation);
     let network = steps(Network::ALL, from.network, to.network);
     tooling + isolation + network
 }

@@ -1,87 +1,102 @@
-//! Phases and services: each with its own network, none a way around another's.
+//! Phases and services: each with its own network, none a way around the agent's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::assess::image_plan;
 use super::{NetworkPlan, ServicePlan, ZonePlan};
-use crate::document::{Document, Phase, Provider, Zone};
-use crate::level::{Network, Profile};
+use crate::document::{Document, Phase, Provider};
+use crate::level::{Isolation, Network, Profile};
 use crate::refusal::{Cause, Unmet};
-use crate::rules::NetworkRules;
+use crate::zones::{Effective, Zones};
 
-/// The networks of all phases and services, and what speaks against them.
-pub(super) struct Zones {
-    pub(super) network: NetworkPlan,
-    pub(super) services: BTreeMap<String, ServicePlan>,
-    pub(super) unmet: Vec<Unmet>,
+fn plan_of(zone: &Effective) -> ZonePlan {
+    ZonePlan { level: zone.level, egress: zone.egress() }
 }
 
-impl Zones {
-    /// Every network level that occurs in the sample.
-    pub(super) fn levels(&self) -> BTreeSet<Network> {
-        let phases = self.network.phases.values().map(|zone| zone.level);
-        phases.chain(self.services.values().map(|service| service.network.level)).collect()
-    }
+/// The network part of a plan.
+pub(super) fn network_plan(zones: &Zones, provider: Provider) -> NetworkPlan {
+    let phases = zones.phases().into_iter().map(|(phase, zone)| (phase.name(), plan_of(zone))).collect();
+    NetworkPlan { topology: topology(provider), phases }
 }
 
-pub(super) fn zones(profile: Profile, document: &Document, provider: Provider) -> Zones {
-    let rules = &document.network.rules;
+/// The services of a plan.
+pub(super) fn service_plans(document: &Document, zones: &Zones) -> BTreeMap<String, ServicePlan> {
+    let plan = |(name, service): (&String, &crate::document::Service)| {
+        let network = zones.services.get(name).map(plan_of)?;
+        let plan = ServicePlan {
+            image: image_plan(&service.image.value),
+            ports: service.ports.clone(),
+            environment: service.environment.keys().cloned().collect(),
+            network,
+        };
+        Some((name.clone(), plan))
+    };
+    document.services.iter().filter_map(plan).collect()
+}
+
+/// Everything that speaks against these networks.
+pub(super) fn conflicts(profile: Profile, document: &Document, zones: &Zones, provider: Provider) -> Vec<Unmet> {
     let mut unmet = Vec::new();
-    if profile.network == Network::N2 && rules.allows_something() {
+    if profile.network == Network::N2 && document.network.rules.allows_something() {
         unmet.push(
-            Unmet::new(Cause::Contradiction, "network.rules", format!("{profile} allows no network, but `network` allows some names or addresses"))
-                .hint("choose N1, or give the phase that needs them its own network: phases: {setup: {network: {level: N1, allow_domains: [...]}}}")
-                .at(document.network.place),
+            Unmet::new(
+                Cause::Contradiction,
+                "network.rules",
+                format!("{profile} allows no network, but `network` allows some names or addresses"),
+            )
+            .hint("choose N1, or give the phase that needs them its own network: phases: {setup: {network: {level: N1, allow_domains: [...]}}}")
+            .at(document.network.place),
         );
     }
-    let mut phases = BTreeMap::new();
-    for phase in Phase::ALL {
-        let stated = document.phases.get(&phase);
-        let level = stated.map_or(profile.network, |zone| zone.level.value);
-        // An explicitly raised profile raises every phase that the document does not hold higher.
-        let level = if phase == Phase::Setup { level } else { level.max(profile.network) };
-        if let Some(zone) = stated {
-            unmet.extend(check_zone(zone, rules));
-            if phase != Phase::Setup && zone.level.value < profile.network && profile == document.profile.value {
-                unmet.push(weaker_phase(phase, zone, profile));
-            }
+    let stated = document.phases.iter().map(|(phase, zone)| (phase.name().to_owned(), zone));
+    let services =
+        document.services.iter().filter_map(|(name, service)| Some((name.clone(), service.network.as_ref()?)));
+    for (name, zone) in stated.chain(services) {
+        if zone.level.value == Network::N2
+            && zone.rules.as_ref().is_some_and(crate::rules::NetworkRules::allows_something)
+        {
+            unmet.push(
+                Unmet::new(
+                    Cause::Contradiction,
+                    format!("network.{name}"),
+                    "this network is N2 and allows some names or addresses",
+                )
+                .hint("choose N1, or remove the list")
+                .at(zone.level.place),
+            );
         }
-        phases.insert(phase.name(), zone_plan(level, stated.and_then(|zone| zone.rules.as_ref()), rules));
     }
-    let mut services = BTreeMap::new();
-    for (name, service) in &document.services {
-        let level = service.network.as_ref().map_or(Network::N2, |zone| zone.level.value);
-        if let Some(zone) = &service.network {
-            unmet.extend(check_zone(zone, rules));
-            if level < profile.network {
-                unmet.push(
-                    Unmet::new(
-                        Cause::Contradiction,
-                        format!("network.services.{name}"),
-                        format!(
-                            "the agent at {} could use the service `{name}` at {level} as a way out",
-                            profile.network
-                        ),
-                    )
-                    .hint(format!("give the service {} or a stricter level", profile.network))
-                    .at(zone.level.place),
-                );
-            }
+    for (phase, zone) in [(Phase::Agent, &zones.agent), (Phase::Score, &zones.score)] {
+        if zone.level < profile.network {
+            let reason = format!("the phase `{}` at {} is weaker than {profile}", phase.name(), zone.level);
+            unmet.push(way_out(phase.name(), reason, zone));
         }
-        let own_rules = service.network.as_ref().and_then(|zone| zone.rules.as_ref());
-        services.insert(
-            name.clone(),
-            ServicePlan {
-                image: image_plan(&service.image),
-                ports: service.ports.clone(),
-                environment: service.environment.keys().cloned().collect(),
-                network: zone_plan(level, own_rules, rules),
-            },
-        );
     }
-    if !services.is_empty()
-        && matches!(provider, Provider::Local | Provider::Container | Provider::Proxmox | Provider::Qemu)
-    {
+    if !zones.score.egress().is_within(&zones.agent.egress()) {
+        let reason = "the scorer may reach what the agent may not: what the agent left behind could use it".to_owned();
+        unmet.push(way_out("score", reason, &zones.score));
+    }
+    for (name, zone) in &zones.services {
+        if !zone.egress().is_within(&zones.agent.egress()) {
+            let reason = format!(
+                "the service `{name}` may reach what the agent may not, so the agent could use it as a way out"
+            );
+            unmet.push(way_out(name, reason, zone));
+        }
+    }
+    unmet.extend(provider_conflicts(document, zones, provider));
+    unmet
+}
+
+fn way_out(name: &str, reason: String, zone: &Effective) -> Unmet {
+    Unmet::new(Cause::Contradiction, format!("network.{name}"), reason)
+        .hint("give it no more than the agent has; what needs more belongs into `setup`, which ends before the agent starts")
+        .at(zone.place)
+}
+
+fn provider_conflicts(document: &Document, zones: &Zones, provider: Provider) -> Vec<Unmet> {
+    let mut unmet = Vec::new();
+    if !document.services.is_empty() && !matches!(provider, Provider::Docker | Provider::K8s) {
         unmet.push(
             Unmet::new(
                 Cause::Unenforceable,
@@ -92,40 +107,19 @@ pub(super) fn zones(profile: Profile, document: &Document, provider: Provider) -
             .at(document.services.values().map(|service| service.place).min()),
         );
     }
-    Zones { network: NetworkPlan { topology: topology(provider), phases }, services, unmet }
-}
-
-fn weaker_phase(phase: Phase, zone: &Zone, profile: Profile) -> Unmet {
-    let why = match phase {
-        Phase::Agent => "the profile's N is the agent's",
-        Phase::Setup | Phase::Score => "what the agent left behind could use it",
-    };
-    Unmet::new(
-        Cause::Contradiction,
-        format!("network.phases.{}", phase.name()),
-        format!("the phase `{}` at {} is weaker than {profile}: {why}", phase.name(), zone.level.value),
-    )
-    .hint("install what it needs in the phase `setup`, which ends before the agent starts")
-    .at(zone.level.place)
-}
-
-/// A zone with a list must be at a level that has one.
-fn check_zone(zone: &Zone, document_rules: &NetworkRules) -> Option<Unmet> {
-    let own = zone.rules.as_ref().unwrap_or(document_rules);
-    let contradicts = zone.level.value == Network::N2 && zone.rules.is_some() && own.allows_something();
-    contradicts.then(|| {
-        Unmet::new(Cause::Contradiction, "network.rules", "this network is N2 and allows some names or addresses")
-            .hint("choose N1, or remove the list")
-            .at(zone.level.place)
-    })
-}
-
-/// A zone's own list, or the document's; the document's deny rules hold everywhere.
-fn zone_plan(level: Network, own: Option<&NetworkRules>, document: &NetworkRules) -> ZonePlan {
-    let mut rules = own.unwrap_or(document).clone();
-    rules.deny.extend(document.deny.iter().cloned());
-    rules.deny_cidr.extend(document.deny_cidr.iter().copied());
-    ZonePlan { level, egress: rules.at(level) }
+    let denies = |zone: &Effective| !zone.rules.deny.is_empty() || !zone.rules.deny_cidr.is_empty();
+    if provider.isolation() == Isolation::H0 && zones.all().any(denies) {
+        unmet.push(
+            Unmet::new(
+                Cause::Unenforceable,
+                "network.deny",
+                "a local process shares the host's network, so nothing can be denied to it",
+            )
+            .hint("choose H1 or above, or remove the deny rules")
+            .at(document.network.place),
+        );
+    }
+    unmet
 }
 
 fn topology(provider: Provider) -> &'static str {

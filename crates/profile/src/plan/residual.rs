@@ -2,6 +2,7 @@
 
 use super::{Image, KernelBoundary, Pin, Plan, Residual, ZonePlan};
 use crate::affordance::{Kind, Runs, Sensitivity};
+use crate::catalogue::standard_tool;
 use crate::document::Provider;
 use crate::level::{Isolation, Network, Tooling};
 use crate::pattern::HostPattern;
@@ -40,8 +41,29 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
             ));
         }
     }
+    if let Some(config) = &plan.provider_config {
+        all.push(residual(
+            "unbound_configuration",
+            format!("`{config}` is read when the sandbox starts: this plan and its hash do not hold its content"),
+        ));
+    }
+    if let (Some(runtime), false) = (&plan.runtime, plan.kernel_boundary == KernelBoundary::Shared) {
+        all.push(residual(
+            "runtime_is_believed",
+            format!(
+                "the kernel boundary rests on the name of the runtime `{}` until it is probed from inside",
+                runtime.0
+            ),
+        ));
+    }
     for affordance in &plan.affordances {
         let name = &affordance.name;
+        if affordance.kind == Kind::Tool && standard_tool(name).is_none() {
+            all.push(residual(
+                "declared_tool",
+                format!("what `{name}` does, where it runs and what it reaches is what the document says of it"),
+            ));
+        }
         match (affordance.kind, affordance.runs) {
             (Kind::Mount, _) if affordance.sensitivity == Sensitivity::Sensitive => {
                 all.push(residual(
@@ -170,8 +192,8 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if plan.profile.network == Network::N0 && plan.profile.isolation > Isolation::H0 {
-        all.push("N0 allows every name that is not denied; allow rules add nothing".to_owned());
+    if zones(plan).any(|(_, zone)| zone.level == Network::N0) && plan.profile.isolation > Isolation::H0 {
+        all.push("N0 allows every name that is not denied: lists of allowed names add nothing there".to_owned());
     }
     all
 }

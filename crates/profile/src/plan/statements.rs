@@ -1,12 +1,14 @@
 //! What a person must have said before a profile may run: an approval policy, an audit file, a justification.
 
 use crate::approval::Audit;
-use crate::document::Document;
-use crate::level::{Isolation, Network, Profile, Tooling};
+use crate::document::{FileMode, Preflight};
+use crate::level::{Isolation, Network, Tooling};
 use crate::refusal::{Cause, Unmet};
+use crate::settings::Request;
 
 /// Every statement that is missing. `weakest` is the weakest network of any phase or service.
-pub(super) fn missing(profile: Profile, document: &Document, weakest: Network) -> Vec<Unmet> {
+pub(super) fn missing(request: &Request, weakest: Network) -> Vec<Unmet> {
+    let (profile, document) = (request.profile, &request.document);
     let mut unmet = Vec::new();
     let audit = document.audit.as_ref();
     let audit_off = audit.is_some_and(|audit| audit.value == Audit::Off);
@@ -35,10 +37,12 @@ pub(super) fn missing(profile: Profile, document: &Document, weakest: Network) -
         }
     }
 
+    let unchecked = request.file_tools.mode == FileMode::Sandbox && request.file_tools.preflight == Preflight::Skip;
     let unsafe_choices: Vec<&str> = [
         (weakest == Network::N0).then_some("N0 (full network)"),
         (profile.isolation == Isolation::H0).then_some("H0 (no isolation)"),
         audit_off.then_some("switching the audit file off"),
+        unchecked.then_some("skipping the file tools' preflight"),
     ]
     .into_iter()
     .flatten()

@@ -138,13 +138,13 @@ mounts: ["./data:/data", "./out:/out:rw"]
 environment: {API_KEY: hunter2, PORT: 8080}
 approval: dev
 audit: audit.jsonl
-limits: {time: 10m, tool_timeout: 20, output: 32KiB, memory: 512MiB, cpu: 0.5, pids: 256, disk: 2GiB, file_size: 10MiB}
+limits: {time: 10m, tool_timeout: 20, output: 32KiB, memory: 512MiB, cpu: 0.5, pids: 256, file_size: 10MiB}
 file_tools: {mode: sandbox, root: /repo, read_only: true, max_bytes: 1MB, preflight: force}
 phases:
   setup: {network: {level: N0, deny_domains: [worse.example.org]}}
   score: {network: N2}
 services:
-  db: {image: postgres, ports: [5432], network: {level: N1, allow_domains: [dump.example.org]}, environment: {PASSWORD: hunter3}}
+  db: {image: postgres, ports: [5432], network: {level: N1, allow_domains: [https://example.org], deny_cidr: [203.0.113.0/24]}, environment: {PASSWORD: hunter3}}
 justification: setup installs packages; agreed with the site's security officer
 "#;
 
@@ -211,7 +211,152 @@ fn a_service_is_no_way_around_the_agents_network() {
         "profile: T0.H1.N2\nsandbox: docker\napproval: ci\nservices: {proxy: {image: squid, network: N0}}\njustification: x",
         "userns_blocked",
     ));
-    assert!(shown.contains("could use the service `proxy` at N0 as a way out"), "{shown}");
+    assert!(shown.contains("the service `proxy` may reach what the agent may not"), "{shown}");
+}
+
+#[test]
+fn lists_are_compared_not_only_levels() {
+    let shown = show(&refusal(
+        "profile: T0.H1.N1\nsandbox: docker\nimage: x\napproval: ci\nnetwork: {allow_domains: [a.example.org]}\n\
+         phases: {score: {network: {level: N1, allow_domains: [other.example.net]}}}\n\
+         services: {px: {image: squid, network: {level: N1, allow_cidr: [203.0.113.0/24]}}}\n",
+        "userns_blocked",
+    ));
+    assert!(shown.contains("Contradiction network.px") && shown.contains("Contradiction network.score"), "{shown}");
+}
+
+#[test]
+fn an_empty_list_in_a_phase_is_not_the_documents_list() {
+    let text = "profile: T0.H1.N1\napproval: ci\nnetwork: {allow_domains: [a.example.org]}\n\
+                phases: {agent: {network: {level: N1, allow_domains: []}}}\n";
+    let plan = compile(&request(text), &facts("root")).unwrap();
+    let name = "a.example.org".parse().unwrap();
+    assert!(plan.network.phases["setup"].egress.permits(&name, 443));
+    assert!(!plan.network.phases["agent"].egress.permits(&name, 443));
+    assert!(!plan.network.phases["score"].egress.permits(&name, 443), "the scorer has the agent's network");
+}
+
+#[test]
+fn tools_are_judged_by_the_agents_own_network() {
+    for agent in ["N2", "{level: N1, allow_domains: [c.example.org]}"] {
+        let text = format!(
+            "profile: T1.H1.N1\nnetwork: {{allow_domains: [api.search.example]}}\nphases: {{agent: {{network: {agent}}}}}\n\
+             tools: [{{name: web_search, reach: [api.search.example]}}]\n"
+        );
+        assert!(show(&refusal(&text, "root")).contains("Contradiction tooling.web_search"), "{agent}");
+    }
+}
+
+#[test]
+fn t2_has_no_tools_whatever_one_says_of_itself() {
+    let mut lying = request(
+        "profile: T0.H1.N2\napproval: ci\ntools: [{name: shell, runs: sandbox, reach: [], needs: T1, sensitive: false}]",
+    );
+    lying.profile = "T2.H1.N2".parse().unwrap();
+    let plan = compile(&lying, &facts("root")).unwrap();
+    assert_eq!(plan.affordances, []);
+    assert_eq!(plan.withheld.len(), 1);
+}
+
+#[test]
+fn a_declared_tool_is_said_to_be_believed() {
+    let plan =
+        compile(&request("profile: T1.H1.N2\ntools: [{name: mine, runs: host, reach: [], needs: T1}]"), &facts("root"))
+            .unwrap();
+    assert!(plan.residual.iter().any(|residual| residual.id == "declared_tool"));
+}
+
+#[test]
+fn h0_claims_nothing_that_it_cannot_do() {
+    let shown = show(&refusal(
+        "profile: T0.H0.N0\napproval: ci\njustification: x\nimage: python\nmounts: ['./d:/d']\n\
+         network: {deny_domains: [bad.example.org]}\nlimits: {memory: 1MiB, pids: 3, disk: 1MiB, time: 5}\n",
+        "root",
+    ));
+    for control in ["image", "mounts", "network.deny", "limits.memory", "limits.pids", "limits.disk"] {
+        assert!(shown.contains(&format!(" {control} at ")), "{control}: {shown}");
+    }
+    assert!(!shown.contains("limits.time"), "{shown}");
+    let plan = compile(&request("profile: T0.H0.N0\napproval: ci\njustification: x"), &facts("root")).unwrap();
+    assert!(plan.residual.iter().any(|residual| residual.id == "unbounded"));
+}
+
+#[test]
+fn a_limit_without_a_mechanism_is_refused_on_every_provider() {
+    for (text, limit) in
+        [("profile: T2.H2.N2\nimage: x", "pids"), ("profile: T2.H1.N2\nimage: x\nsandbox: docker", "disk")]
+    {
+        let refused = compile(&request(&format!("{text}\nlimits: {{{limit}: 7}}")), &Facts::assumed()).unwrap_err();
+        assert!(show(&refused).contains(&format!("Unenforceable limits.{limit}")));
+    }
+}
+
+#[test]
+fn a_raised_profile_takes_its_document_along() {
+    let text = "profile: T0.H1.N1\napproval: ci\nsandbox: docker\nimage: x\nruntime: runsc\ntools: [bash, web_fetch]\n\
+                network: {allow_domains: [a.example.org], deny_domains: [b.example.org]}\n\
+                phases: {setup: {network: N0}}\njustification: x\n";
+    let raised = compile(&request_with(text, &[("INSPECT_PROFILE", "T0.H1.N2")]), &facts("userns_blocked")).unwrap();
+    for zone in raised.network.phases.values() {
+        assert_eq!(zone.egress, crate::rules::Egress::Nothing);
+    }
+    assert_eq!(raised.withheld.iter().map(|withheld| withheld.name.as_str()).collect::<Vec<_>>(), ["web_fetch"]);
+    assert!(raised.notes.iter().any(|note| note.contains("raised from T0.H1.N1")));
+    let moved = compile(&request_with(text, &[("INSPECT_PROFILE", "T0.H2.N2")]), &facts("cluster")).unwrap();
+    assert_eq!((moved.provider, moved.runtime), (crate::document::Provider::K8s, None));
+}
+
+#[test]
+fn the_environment_does_not_widen_what_the_profile_implies() {
+    let text = "profile: T0.H1.N2\napproval: ci\nfile_tools: {mode: sandbox}";
+    for variable in [("INSPECT_SANDBOX_PREFLIGHT", "skip"), ("INSPECT_AGENTS_FS_READ_ONLY", "0")] {
+        let refused = compile(&request_with(text, &[variable]), &facts("root")).unwrap_err();
+        assert!(show(&refused).contains("would widen the profile's"), "{variable:?}");
+    }
+    let skipped = refusal("profile: T0.H1.N2\napproval: ci\nfile_tools: {mode: sandbox, preflight: skip}", "root");
+    assert!(show(&skipped).contains("skipping the file tools' preflight needs a written justification"));
+}
+
+#[test]
+fn a_switch_beyond_the_profile_still_finds_alternatives() {
+    let request = request_with("profile: T1.H1.N1", &[("INSPECT_ENABLE_EXEC", "1")]);
+    let refused = explain(&request, &facts("root")).unwrap_err();
+    assert!(show(&refused).contains("asks for bash, bash_session, python"));
+    assert_eq!(refused.nearest.first().map(|nearest| nearest.profile.to_string()).as_deref(), Some("T0.H1.N1"));
+}
+
+#[test]
+fn the_browser_switch_leaves_the_rest_of_the_standard_set_as_it_was() {
+    let variables = [("INSPECT_ENABLE_WEB_BROWSER", "1")];
+    let text = "profile: T0.H1.N1\napproval: ci\nfile_tools: {read_only: true}";
+    let plan = compile(&request_with(text, &variables), &facts("root")).unwrap();
+    assert!(plan.affordances.iter().any(|tool| tool.name == "web_browser"));
+    assert_eq!(plan.withheld.len(), 4, "the four tools that write are withheld and said so");
+}
+
+#[test]
+fn another_provider_of_the_same_h_is_taken_and_said() {
+    let plan = compile(&request("profile: T2.H1.N2\nimage: x"), &facts("userns_blocked")).unwrap();
+    assert_eq!(plan.provider, crate::document::Provider::Docker);
+    assert!(plan.notes.iter().any(|note| note.contains("`container` cannot be enforced")));
+    assert!(compile(&request("profile: T2.H1.N2\nimage: x\nsandbox: container"), &facts("userns_blocked")).is_err());
+}
+
+#[test]
+fn a_runtime_is_known_by_its_exact_name() {
+    let plan = |runtime: &str| {
+        compile(&request(&format!("{{profile: T2.H2.N2, image: x, runtime: {runtime}}}")), &Facts::assumed()).unwrap()
+    };
+    assert_eq!(plan("katana").kernel_boundary, super::KernelBoundary::Shared);
+    let kata = plan("kata-qemu");
+    assert_eq!(kata.kernel_boundary, super::KernelBoundary::Own);
+    assert!(kata.residual.iter().any(|residual| residual.id == "runtime_is_believed"));
+}
+
+#[test]
+fn a_configuration_that_the_hash_does_not_hold_is_said() {
+    let plan = compile(&request("profile: T2.H1.N2\nsandbox: [docker, compose.yaml]"), &Facts::assumed()).unwrap();
+    assert!(plan.residual.iter().any(|residual| residual.id == "unbound_configuration"));
 }
 
 #[test]
@@ -241,9 +386,9 @@ fn setup_may_have_a_network_that_the_agent_has_not() {
 #[test]
 fn a_stated_limit_that_cannot_hold_is_refused_and_a_default_one_is_said() {
     let plan = compile(&request("profile: T0.H1.N2\napproval: ci"), &facts("user")).unwrap();
-    assert!(plan.residual.iter().any(|residual| residual.id == "no_resource_limits"));
+    assert!(plan.residual.iter().any(|residual| residual.id == "unbounded"));
     let refused = refusal("profile: T0.H1.N2\napproval: ci\nlimits: {memory: 1GiB}", "user");
-    assert_eq!(refused.unmet.iter().map(|unmet| unmet.control.as_str()).collect::<Vec<_>>(), ["limits.resources"]);
+    assert_eq!(refused.unmet.iter().map(|unmet| unmet.control.as_str()).collect::<Vec<_>>(), ["limits.memory"]);
 }
 
 #[test]
@@ -408,13 +553,51 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn raising_a_level_never_adds_to_a_plan(
+        a in prop::sample::select(Profile::all().collect::<Vec<_>>()),
+        b in prop::sample::select(Profile::all().collect::<Vec<_>>()),
+        listed in any::<bool>(),
+        allow in prop::sample::subsequence(vec!["a.org", "*.b.org", "tcp://c.org:22", "https://d.org"], 0..4),
+        cidr in prop::sample::subsequence(vec!["10.1.2.0/24", "203.0.113.0/24"], 0..2),
+        private in prop::sample::subsequence(vec!["a.org"], 0..=1),
+        deny in prop::sample::subsequence(vec!["x.b.org", "a.org"], 0..2),
+        agent in prop::sample::select(vec!["", "phases: {agent: {network: N2}}", "phases: {agent: {network: {level: N1, allow_domains: [a.org]}}}"]),
+        name in "([abcdx]\\.){1,2}org",
+        port in prop::sample::select(vec![22_u16, 80, 443, 8080]),
+    ) {
+        let tools = if listed { "tools: [bash, web_fetch, think, {name: mine, runs: host, reach: [a.org], needs: T1}]" } else { "" };
+        let text = format!(
+            "profile: {a}\napproval: ci\njustification: x\nimage: x\n{tools}\n{agent}\n\
+             network: {{allow_domains: {allow:?}, allow_cidr: {cidr:?}, allow_private_answers: {private:?}, deny_domains: {deny:?}}}\n"
+        );
+        let lower = request(&text);
+        let higher = lower.under(b);
+        if let (true, Ok(low), Ok(high)) = (a <= b, compile(&lower, &Facts::assumed()), compile(&higher, &Facts::assumed())) {
+            for tool in &high.affordances {
+                prop_assert!(low.affordances.contains(tool), "{b} grants {} and {a} does not", tool.name);
+            }
+            let name = name.parse().unwrap();
+            let address = "10.1.2.3".parse().unwrap();
+            for phase in ["setup", "agent", "score"] {
+                let (low, high) = (&low.network.phases[phase].egress, &high.network.phases[phase].egress);
+                prop_assert!(!high.permits(&name, port) || low.permits(&name, port), "{b} reaches {name}:{port} in {phase} and {a} does not");
+                prop_assert!(!high.permits_address(address) || low.permits_address(address));
+                prop_assert!(high.is_within(low));
+            }
+        }
+    }
+}
+
 fn check_plan(request: &Request, plan: &Plan) -> Result<(), TestCaseError> {
+    let agent = &plan.network.phases["agent"];
+    let rules = crate::zones::Zones::of(&request.document, request.profile).agent.rules;
     for affordance in &plan.affordances {
-        prop_assert!(crate::grant::judge(request.profile, &request.document.network.rules, affordance).is_ok());
+        let profile = Profile { network: agent.level, ..request.profile };
+        prop_assert!(crate::grant::judge(profile, &rules, affordance).is_ok());
     }
-    for zone in plan.network.phases.values() {
-        prop_assert!(zone.level >= request.profile.network);
-    }
-    prop_assert_eq!(plan.hash(), plan.clone().hash());
+    prop_assert!(agent.level >= request.profile.network);
+    prop_assert!(plan.network.phases["score"].egress.is_within(&agent.egress));
     Ok(())
 }

@@ -6,8 +6,10 @@ use crate::catalogue::default_tools;
 use crate::document::MountMode;
 use crate::grant::{Withheld, judge};
 use crate::level::Tooling;
+use crate::problem::Located;
 use crate::refusal::{Cause, Unmet};
 use crate::settings::Request;
+use crate::zones::Zones;
 
 #[derive(Default)]
 pub(super) struct Judged {
@@ -16,43 +18,42 @@ pub(super) struct Judged {
     pub(super) unmet: Vec<Unmet>,
 }
 
-/// Judges every affordance. What a document lists by name must be granted, or the document contradicts itself; what the
-/// standard set offers, and what a raised profile or a variable takes away, is withheld and said so.
-pub(super) fn affordances(request: &Request) -> Judged {
+/// Judges every affordance by what the agent's own network grants. What a document lists by name must be granted, or the
+/// document contradicts itself; what the standard set offers, and what a raised profile or a variable takes away, is
+/// withheld and said so.
+pub(super) fn affordances(request: &Request, zones: &Zones) -> Judged {
     let mut result = Judged::default();
     let document = &request.document;
-    let rules = &document.network.rules;
+    let profile = zones.agent_profile(request.profile);
+    let verdict = |tool: &Affordance| judge(profile, &zones.agent.rules, tool);
     let narrowed = |tool: &Affordance| {
-        request.narrowed.get(&tool.name).map(|setting| Withheld::Narrowed { setting: setting.clone() })
+        request.narrowed.get(&tool.name).map_or(Ok(()), |setting| Err(Withheld::Narrowed { setting: setting.clone() }))
     };
     match &document.tools {
         None => {
-            for tool in default_tools() {
-                let verdict = judge(request.profile, rules, &tool).and_then(|()| narrowed(&tool).map_or(Ok(()), Err));
+            for tool in default_tools().chain(request.extra_tools.iter().cloned()) {
+                let verdict = verdict(&tool).and_then(|()| narrowed(&tool));
                 result.keep(tool, verdict);
             }
         }
         Some(tools) => {
-            for tool in tools {
-                let own_profile = judge(document.profile.value, rules, &tool.value);
-                let verdict = judge(request.profile, rules, &tool.value);
-                // Asked for by the file within the file's own profile: a narrower profile only withholds it.
-                let only_raised = own_profile.is_ok() && document.profile.place.is_some();
-                if let (Err(reason), false) = (&verdict, only_raised) {
-                    let name = &tool.value.name;
+            let raised = request.profile != document.profile.value && document.profile.place.is_some();
+            for Located { value: tool, place } in tools {
+                // A profile raised from outside withholds what the file lists; the file's own must grant it.
+                if let (Err(reason), false) = (verdict(tool), raised) {
+                    let name = &tool.name;
                     result.unmet.push(
                         Unmet::new(
                             Cause::Contradiction,
                             format!("tooling.{name}"),
                             format!("`{name}` is not granted: {reason}"),
                         )
-                        .hint(hint(reason))
-                        .at(tool.place),
+                        .hint(hint(&reason))
+                        .at(*place),
                     );
                     continue;
                 }
-                let verdict = verdict.and_then(|()| narrowed(&tool.value).map_or(Ok(()), Err));
-                result.keep(tool.value.clone(), verdict);
+                result.keep(tool.clone(), verdict(tool).and_then(|()| narrowed(tool)));
             }
         }
     }

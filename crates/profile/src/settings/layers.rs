@@ -49,6 +49,13 @@ pub struct Provenance {
     pub overrides: Option<(String, Source)>,
 }
 
+impl Provenance {
+    /// A setting that has no layers but the one it came from.
+    pub(super) fn plain(setting: &'static str, value: impl fmt::Display, source: Source) -> Self {
+        Self { setting, value: value.to_string(), source, overrides: None }
+    }
+}
+
 /// Collects provenance and the widenings that the environment tried.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -69,17 +76,25 @@ impl Ledger {
     /// The value in force. `narrows(file, environment)` says whether the environment's value is within the file's.
     pub(super) fn settle<T: fmt::Display>(&mut self, layers: Layers<T>, narrows: impl Fn(&T, &T) -> bool) -> T {
         let Layers { setting, default, file, environment, command_line } = layers;
-        if let (Some((file, place)), Some((variable, wanted)), None) = (&file, &environment, &command_line)
-            && !narrows(file, wanted)
+        // What the profile implies is a safeguard like one of the file's.
+        let below = match (&file, &default) {
+            (Some((file, place)), _) => Some((file, "the file's", *place)),
+            (None, (implied, Source::Profile)) => Some((implied, "the profile's", None)),
+            (None, _) => None,
+        };
+        if let (Some((lower, whose, place)), Some((variable, wanted)), None) = (below, &environment, &command_line)
+            && !narrows(lower, wanted)
         {
             self.conflicts.push(
                 Unmet::new(
                     Cause::Contradiction,
                     format!("settings.{setting}"),
-                    format!("{variable}={wanted} would widen the file's {setting} {file}; the environment may only narrow it"),
+                    format!(
+                        "{variable}={wanted} would widen {whose} {setting} {lower}; the environment may only narrow it"
+                    ),
                 )
-                .hint(format!("unset {variable}, or change the file"))
-                .at(*place),
+                .hint(format!("unset {variable}, or state {setting} in the file"))
+                .at(place),
             );
         }
         let mut stack = vec![default];

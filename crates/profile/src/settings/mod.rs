@@ -5,7 +5,9 @@
 
 mod environment;
 mod layers;
+mod raise;
 mod resolve;
+mod switches;
 
 pub use environment::{Environment, Switch, VARIABLES};
 pub use layers::{Provenance, Source};

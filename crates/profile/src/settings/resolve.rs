@@ -6,13 +6,14 @@ use serde::Serialize;
 
 use super::environment::{Environment, Switch};
 use super::layers::{Layers, Ledger, Provenance, Source};
+use super::raise;
+use crate::affordance::Affordance;
 use crate::approval::Approval;
-use crate::catalogue::{EXECUTION_TOOLS, WEB_BROWSER, WEB_SEARCH, WRITE_TOOLS, default_tools, standard_tool};
-use crate::document::{Document, FileMode, Preflight, Provider};
-use crate::grant::judge;
+use crate::catalogue::WRITE_TOOLS;
+use crate::document::{Document, FileMode, Phase, Preflight, Provider};
 use crate::level::{Isolation, Profile};
 use crate::problem::Located;
-use crate::refusal::{Cause, Unmet};
+use crate::refusal::Unmet;
 use crate::rules::AllowRule;
 use crate::units::Bytes;
 
@@ -48,6 +49,14 @@ pub struct FileToolsInForce {
     pub preflight: Preflight,
 }
 
+/// What a request was made of, kept so that it can be made again under another profile.
+#[derive(Debug, Clone)]
+struct Inputs {
+    document: Document,
+    environment: Environment,
+    overrides: Overrides,
+}
+
 /// Everything that is asked for, after all layers.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -57,6 +66,8 @@ pub struct Request {
     pub document: Document,
     /// How the file tools behave.
     pub file_tools: FileToolsInForce,
+    /// Tools beside the standard set that a switch asks for; empty where the document lists its tools.
+    pub extra_tools: Vec<Affordance>,
     /// Tools that a setting narrows away, with the setting.
     pub narrowed: BTreeMap<String, String>,
     /// Every setting's value and where it came from.
@@ -65,11 +76,14 @@ pub struct Request {
     pub conflicts: Vec<Unmet>,
     /// Things worth telling.
     pub notes: Vec<String>,
+    inputs: Box<Inputs>,
 }
 
 impl Request {
     /// Applies environment and command line to a document.
-    pub fn resolve(mut document: Document, environment: &Environment, overrides: Overrides) -> Self {
+    pub fn resolve(document: Document, environment: &Environment, overrides: Overrides) -> Self {
+        let inputs = Box::new(Inputs { document, environment: environment.clone(), overrides });
+        let Inputs { mut document, environment, overrides } = (*inputs).clone();
         let mut ledger = Ledger::default();
         // A profile without a place was given on the command line, not in a file.
         let from_file = document.profile.place.is_some();
@@ -84,117 +98,102 @@ impl Request {
             },
             |file, wanted| file <= wanted,
         );
-        settle_approval(&mut ledger, &mut document, environment, overrides.approval);
-        settle_limits(&mut ledger, &mut document, environment);
-        let file_tools = settle_file_tools(&mut ledger, &document, environment, profile);
-
-        if let Some(provider) = overrides.sandbox {
-            document.sandbox = Some(Located::nowhere(provider.into()));
-        } else if document.sandbox.as_ref().is_some_and(|choice| choice.value.provider.isolation() == stated.isolation)
-            && profile.isolation != stated.isolation
-        {
-            // The file's sandbox agreed with the file's H; a raised H takes its own default.
-            document.sandbox = None;
-        }
-        document.image = overrides.image.map(Located::nowhere).or(document.image);
-        document.justification = overrides.justification.map(Located::nowhere).or(document.justification);
-        document.network.rules.allow.extend(overrides.allow);
+        let mut notes = Vec::new();
+        raise::apply(&mut document, profile, &mut notes);
+        settle_approval(&mut ledger, &mut document, &environment, overrides.approval.clone());
+        settle_limits(&mut ledger, &mut document, &environment);
+        let file_tools = settle_file_tools(&mut ledger, &document, &environment, profile);
+        apply_overrides(&mut document, &overrides);
+        ledger.provenance.extend(unlayered(&document, &overrides));
 
         let Ledger { provenance, conflicts } = ledger;
-        let mut request =
-            Self { profile, document, file_tools, narrowed: BTreeMap::new(), provenance, conflicts, notes: Vec::new() };
-        request.apply_switches(environment);
-        request.narrow_writes(environment);
+        let mut request = Self {
+            profile,
+            document,
+            file_tools,
+            extra_tools: Vec::new(),
+            narrowed: BTreeMap::new(),
+            provenance,
+            conflicts,
+            notes,
+            inputs,
+        };
+        request.apply_switches(&environment);
+        request.narrow_writes(&environment);
         request
     }
 
-    fn apply_switches(&mut self, environment: &Environment) {
-        let switches = [
-            ("INSPECT_ENABLE_EXEC", environment.enable_exec, EXECUTION_TOOLS),
-            ("INSPECT_ENABLE_WEB_SEARCH", environment.enable_web_search, &[WEB_SEARCH]),
-            ("INSPECT_ENABLE_WEB_BROWSER", environment.enable_web_browser, &[WEB_BROWSER]),
-        ];
-        for (variable, switch, tools) in switches {
-            match switch {
-                None => {}
-                Some(Switch::Off) => {
-                    self.narrowed.extend(tools.iter().map(|tool| ((*tool).to_owned(), variable.to_owned())));
-                }
-                Some(Switch::On) => self.switch_on(variable, tools),
-            }
+    /// The same request as if `profile` had been stated in the first place.
+    pub(crate) fn under(&self, profile: Profile) -> Self {
+        let Inputs { mut document, mut environment, mut overrides } = (*self.inputs).clone();
+        document.profile.value = profile;
+        environment.profile = None;
+        overrides.profile = None;
+        overrides.sandbox = overrides.sandbox.filter(|provider| provider.isolation() == profile.isolation);
+        let disagrees =
+            document.sandbox.as_ref().is_some_and(|choice| choice.value.provider.isolation() != profile.isolation);
+        if disagrees {
+            document.sandbox = None;
+            document.runtime = None;
         }
+        Self::resolve(document, &environment, overrides)
     }
+}
 
-    fn switch_on(&mut self, variable: &'static str, tools: &[&str]) {
-        let rules = &self.document.network.rules;
-        let standard = tools.iter().filter_map(|name| standard_tool(name));
-        for tool in standard {
-            let mut judged = tool.clone();
-            if judged.name == WEB_SEARCH {
-                // Whatever its provider, it needs a network.
-                judged.reach = crate::affordance::Reach::Web;
-            }
-            if let Err(withheld) = judge(self.profile, rules, &judged) {
-                self.conflicts.push(
-                    Unmet::new(
-                        Cause::Contradiction,
-                        format!("tooling.{}", tool.name),
-                        format!(
-                            "{variable}=1 asks for `{}`, which {} does not grant: {withheld}",
-                            tool.name, self.profile
-                        ),
-                    )
-                    .hint(format!("unset {variable}, or choose a profile that grants it")),
-                );
-                return;
-            }
-            match &mut self.document.tools {
-                Some(listed) if listed.iter().any(|listed| listed.value.name == tool.name) => {}
-                Some(_) => self.notes.push(format!(
-                    "{variable} is within the profile, but the document does not list `{}` and the environment cannot add it",
-                    tool.name
-                )),
-                None if tool.name == WEB_SEARCH => self.notes.push(format!(
-                    "{variable} is within the profile, but no search provider is declared: list {{name: web_search, reach: [name]}}"
-                )),
-                None if default_tools().any(|default| default.name == tool.name) => {}
-                None => {
-                    let defaults = default_tools().filter(|default| judge(self.profile, rules, default).is_ok());
-                    self.document.tools = Some(defaults.chain([tool]).map(Located::nowhere).collect());
-                }
-            }
-        }
+/// What the operator says on top of the file.
+fn apply_overrides(document: &mut Document, overrides: &Overrides) {
+    let Overrides { sandbox, image, allow, justification, profile: _, approval: _ } = overrides.clone();
+    document.sandbox = sandbox.map(|provider| Located::nowhere(provider.into())).or(document.sandbox.take());
+    document.image = image.map(Located::nowhere).or(document.image.take());
+    document.justification = justification.map(Located::nowhere).or(document.justification.take());
+    // Where the agent has a list of its own, that is the one that an operator means too.
+    if let Some(own) = document.phases.get_mut(&Phase::Agent).and_then(|zone| zone.rules.as_mut()) {
+        own.allow.extend(allow.iter().cloned());
     }
+    document.network.rules.allow.extend(allow);
+}
 
-    /// Read-only file tools have no tools that write.
-    fn narrow_writes(&mut self, environment: &Environment) {
-        if !self.file_tools.read_only {
-            return;
+/// The settings that only the file and the command line can give.
+fn unlayered(document: &Document, overrides: &Overrides) -> Vec<Provenance> {
+    // A located value without a place was given on the command line.
+    fn stated<T>(
+        setting: &'static str,
+        value: Option<&Located<T>>,
+        show: impl Fn(&T) -> String,
+        absent: &str,
+    ) -> Provenance {
+        match value {
+            None => Provenance::plain(setting, absent, Source::Default),
+            Some(Located { value, place: None }) => Provenance::plain(setting, show(value), Source::CommandLine),
+            Some(Located { value, place }) => Provenance::plain(setting, show(value), Source::File(*place)),
         }
-        if let (Some(tools), Some(true)) = (&self.document.tools, self.document.file_tools.read_only)
-            && environment.fs_read_only.is_none()
-        {
-            let writing = tools.iter().find(|tool| WRITE_TOOLS.contains(&tool.value.name.as_str()));
-            if let Some(tool) = writing {
-                let name = &tool.value.name;
-                self.conflicts.push(
-                    Unmet::new(
-                        Cause::Contradiction,
-                        format!("tooling.{name}"),
-                        format!("`{name}` writes, and `file_tools` is read_only"),
-                    )
-                    .hint("remove one of them")
-                    .at(tool.place),
-                );
-            }
-        }
-        let setting = if environment.fs_read_only == Some(Switch::On) {
-            "INSPECT_AGENTS_FS_READ_ONLY"
-        } else {
-            "file_tools.read_only"
-        };
-        self.narrowed.extend(WRITE_TOOLS.iter().map(|tool| ((*tool).to_owned(), setting.to_owned())));
     }
+    let allowed: Vec<String> = document.network.rules.allow.iter().map(ToString::to_string).collect();
+    let network = match (overrides.allow.is_empty(), document.network.place) {
+        (false, _) => Source::CommandLine,
+        (true, Some(place)) => Source::File(Some(place)),
+        (true, None) => Source::Default,
+    };
+    let tools = match &document.tools {
+        None => Provenance::plain("tools", "the standard set", Source::Default),
+        Some(tools) => {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.value.name.as_str()).collect();
+            Provenance::plain("tools", names.join(", "), Source::File(tools.first().and_then(|tool| tool.place)))
+        }
+    };
+    vec![
+        stated("sandbox", document.sandbox.as_ref(), |choice| choice.provider.to_string(), "by the profile's H"),
+        stated("runtime", document.runtime.as_ref(), |runtime| runtime.0.clone(), "the provider's"),
+        stated("image", document.image.as_ref(), Clone::clone, "by the sandbox"),
+        Provenance::plain(
+            "network.allow",
+            if allowed.is_empty() { "nothing".into() } else { allowed.join(", ") },
+            network,
+        ),
+        tools,
+        stated("audit", document.audit.as_ref(), ToString::to_string, "beside the log"),
+        stated("justification", document.justification.as_ref(), Clone::clone, "none"),
+    ]
 }
 
 fn settle_approval(
@@ -213,7 +212,6 @@ fn settle_approval(
         }
     }
     let file = document.approval.take();
-    let place = file.as_ref().and_then(|approval| approval.place);
     let policy = ledger.settle(
         Layers {
             setting: "approval",
@@ -233,7 +231,7 @@ fn settle_approval(
             _ => true,
         },
     );
-    document.approval = policy.0.map(|value| Located { value, place });
+    document.approval = policy.0.map(Located::nowhere);
 }
 
 fn settle_limits(ledger: &mut Ledger, document: &mut Document, environment: &Environment) {
