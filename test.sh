@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit)
+LANES=(lint unit sandbox)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
@@ -79,11 +79,41 @@ lane_lint() {
 }
 
 lane_unit() {
-    tests 'tests' cargo test --release --workspace
+    tests 'tests' cargo test --release --workspace --exclude sandbox --exclude ringfence
+    tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz document
     fuzz host_pattern
     fuzz frames
+}
+
+# The embedded engine on a real kernel: as whoever runs this, and, if that is root, as a plain user too.
+lane_sandbox() {
+    debian perl perl && debian pgrep procps && debian setpriv util-linux
+    tests 'sandboxes' cargo test --release -p sandbox
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run
+    if [ "$(id -u)" -eq 0 ]; then
+        tests 'sandboxes as a plain user' as_plain_user
+    fi
+}
+
+# Runs the sandbox tests' programs, and the command's, from a directory that everybody may read, as a user without rights.
+as_plain_user() {
+    local directory programs program status=0
+    directory=$(mktemp -d)
+    programs=$(cargo test --release -p sandbox -p ringfence --no-run --message-format=json 2>/dev/null |
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\)-[^"]*"' | cut -d'"' -f4)
+    [ -n "$programs" ] || return 1
+    mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
+    cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"
+    for program in $programs; do
+        cp "$program" "$directory/program" && chmod 755 "$directory/program"
+        printf '%s\n' "$(basename "$program")"
+        (cd "$directory/home" && setpriv --reuid 23456 --regid 23456 --clear-groups \
+            env -i PATH="$PATH" HOME="$directory/home" RINGFENCE="$directory/ringfence" ../program) || status=1
+    done
+    rm -rf "$directory"
+    return $status
 }
 
 # fuzz TARGET: a bounded run from the kept seeds. Safe Rust needs no sanitizer, so a stable toolchain is enough.

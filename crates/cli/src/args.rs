@@ -1,7 +1,9 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand};
-use profile::{AllowRule, Approval, Audience, Internet, Overrides, Priority, Profile, Provider, Tools};
+use profile::{
+    AllowRule, Approval, Audience, Bytes, Internet, Millis, Mount, Overrides, Priority, Profile, Provider, Tools,
+};
 
 /// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
 #[derive(Debug, Parser)]
@@ -25,6 +27,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         document: DocumentArguments,
     },
+    /// Run one command in a sandbox
+    Run(RunArguments),
     /// Show what this host can enforce, and how to get the rest
     Doctor,
     /// Print a completion script for a shell
@@ -32,6 +36,43 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// A profile, or a document's path
+    #[arg(long, value_name = "PROFILE|FILE", default_value = "T0.H1.N2", value_parser = parse_text)]
+    pub(crate) profile: String,
+    /// The image: host or dir:PATH
+    #[arg(long, value_parser = parse_text)]
+    pub(crate) image: Option<String>,
+    /// Show a host directory inside, SOURCE:TARGET[:rw]; read-only unless :rw; may be repeated
+    #[arg(long, value_name = "MOUNT")]
+    pub(crate) mount: Vec<Mount>,
+    /// Set an environment entry, NAME=VALUE; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_entry)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Memory of the sandbox, such as 512MiB
+    #[arg(long)]
+    pub(crate) memory: Option<Bytes>,
+    /// End the command after this long, such as 30 (seconds) or 5m
+    #[arg(long)]
+    pub(crate) timeout: Option<Millis>,
+    /// Who runs it inside: a name, uid or uid:gid
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// The working directory inside
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workdir: Option<String>,
+    /// Give the command a terminal
+    #[arg(long)]
+    pub(crate) pty: bool,
+    /// Why a safeguard is off
+    #[arg(long, value_name = "TEXT", value_parser = parse_text)]
+    pub(crate) justification: Option<String>,
+    /// The command
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,4 +174,15 @@ fn parse_approval(text: &str) -> Result<Approval, String> {
 /// A text that says something.
 fn parse_text(text: &str) -> Result<String, &'static str> {
     if text.trim().is_empty() { Err("it is empty") } else { Ok(text.to_owned()) }
+}
+
+fn parse_entry(text: &str) -> Result<(String, String), &'static str> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let valid =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());
+    if name.is_empty() || !valid {
+        Err("a name is made of letters, digits and _")
+    } else {
+        Ok((name.to_owned(), value.to_owned()))
+    }
 }

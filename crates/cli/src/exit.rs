@@ -6,17 +6,31 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// Done.
-    Done = 0,
+    Done,
     /// Failed: what was asked for could not be written.
-    Failed = 1,
+    Failed,
     /// Usage or bad input.
-    Input = 2,
+    Input,
     /// Refused by profile or policy.
-    Refused = 3,
+    Refused,
+    /// The provider failed.
+    Provider,
+    /// Interrupted.
+    Interrupted,
+    /// `run`: the command's own code.
+    Command(u8),
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(exit as u8)
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Input => 2,
+            Exit::Refused => 3,
+            Exit::Provider => 4,
+            Exit::Interrupted => 130,
+            Exit::Command(code) => code,
+        })
     }
 }

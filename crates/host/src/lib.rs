@@ -48,11 +48,29 @@ impl Surroundings {
 
 /// Probes everything, at the same time.
 pub fn facts(surroundings: &Surroundings) -> Facts {
-    let started = Capability::ALL.map(|capability| {
+    facts_of(&Capability::ALL, surroundings)
+}
+
+/// What this machine's own kernel can do: all that the embedded engine needs, and nothing that asks a server.
+pub fn kernel_facts() -> Facts {
+    let kernel = [
+        Capability::UserNamespaces,
+        Capability::Overlay,
+        Capability::Seccomp,
+        Capability::Cgroups,
+        Capability::Nftables,
+        Capability::Landlock,
+    ];
+    facts_of(&kernel, &Surroundings::default())
+}
+
+fn facts_of(capabilities: &[Capability], surroundings: &Surroundings) -> Facts {
+    let begin = |&capability: &Capability| {
         let surroundings = surroundings.clone();
         (capability, start(move || probe(capability, &surroundings)))
-    });
-    Facts::new(started.map(|(capability, answer)| (capability, within(&answer))))
+    };
+    let started: Vec<_> = capabilities.iter().map(begin).collect();
+    Facts::new(started.into_iter().map(|(capability, answer)| (capability, within(&answer))))
 }
 
 fn probe(capability: Capability, surroundings: &Surroundings) -> Finding {

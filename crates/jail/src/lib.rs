@@ -1,12 +1,19 @@
-//! The Linux kernel's side of Ringfence. The only crate with `unsafe` code.
+//! The Linux kernel's side of Ringfence. The only crate with `unsafe` code, beside the guest's one file.
 //!
-//! For now it answers one question: does this kernel, with these rights, really do what a sandbox needs? Every answer
-//! comes from doing it in a child process that is thrown away ([`probe`]).
+//! - [`probe`]: does this kernel, with these rights, really do what a sandbox needs? Every answer comes from doing it in
+//!   a child process that is thrown away.
+//! - [`zygote`]: a small helper process that creates sandboxes, outlives a killed runner, and cleans up.
+//! - [`cgroups`]: control groups, v1 and v2.
 
 mod attempt;
+pub mod cgroups;
+mod filter;
 mod kvm;
+mod landlock;
 mod nftables;
 pub mod probe;
 mod steps;
+mod syscalls;
+pub mod zygote;
 
 pub use attempt::{Failure, Step};

@@ -16,6 +16,8 @@ pub enum Approval {
     Dev,
     /// End the sample on a sensitive tool.
     Prod,
+    /// The operator's own command: whoever typed it has approved it. Only `ringfence run` states it.
+    Operator,
     /// A policy file.
     Policy(String),
 }
@@ -27,6 +29,7 @@ impl Approval {
             Self::Ci => "every call is approved",
             Self::Dev => "sensitive tools need a person's yes, else they are rejected",
             Self::Prod => "a sensitive tool ends the sample",
+            Self::Operator => "the operator's own command",
             Self::Policy(_) => "as the policy file says; no decision is a rejection",
         }
     }
@@ -37,7 +40,7 @@ impl Approval {
             Self::Ci => Some(0),
             Self::Dev => Some(1),
             Self::Prod => Some(2),
-            Self::Policy(_) => None,
+            Self::Operator | Self::Policy(_) => None,
         }
     }
 }
@@ -48,6 +51,7 @@ impl fmt::Display for Approval {
             Self::Ci => "ci",
             Self::Dev => "dev",
             Self::Prod => "prod",
+            Self::Operator => "operator",
             Self::Policy(path) => path,
         })
     }

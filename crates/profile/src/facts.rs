@@ -141,6 +141,13 @@ impl Facts {
         Self::new(Capability::ALL.map(|capability| (capability, Finding::works("assumed"))))
     }
 
+    /// The same host with another finding of one capability.
+    #[must_use]
+    pub fn with(mut self, capability: Capability, finding: Finding) -> Self {
+        self.findings.insert(capability, finding);
+        self
+    }
+
     /// Whether the capability was shown to work.
     pub fn has(&self, capability: Capability) -> bool {
         self.finding(capability).is_some_and(|finding| finding.status == Status::Works)

@@ -34,7 +34,7 @@ pub use catalogue::{default_tools, standard_tool, standard_tools};
 pub use choose::{Answers, Audience, Choice, Internet, Priority, Tools, choose};
 pub use document::{
     Document, FileMode, FileTools, Limit, Limits, Mount, MountError, MountMode, Phase, Preflight, Provider,
-    RulesSection, Runtime, SandboxChoice, Service, Zone,
+    RulesSection, Runtime, SandboxChoice, Service, Stated, Zone,
 };
 pub use facts::{Capability, Facts, Finding, Status};
 pub use grant::{Withheld, judge};

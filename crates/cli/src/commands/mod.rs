@@ -5,6 +5,9 @@ mod doctor;
 mod input;
 mod list;
 mod plan;
+mod run;
+mod stream;
+mod terminal;
 
 use clap::CommandFactory as _;
 
@@ -22,6 +25,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Profile(ProfileCommand::Check { document }) => plan::check(document, printer),
         Command::Profile(ProfileCommand::Choose(arguments)) => choose::choose(&arguments, printer),
         Command::Plan { document } => plan::plan(document, printer),
+        Command::Run(arguments) => run::run(&arguments, printer),
         Command::Doctor => doctor::doctor(printer),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -18,7 +18,7 @@ macro_rules! limits {
 
         impl Default for Limits {
             fn default() -> Self {
-                Self { $($field: Limit { amount: $default, stated: None },)+ }
+                Self { $($field: Limit { amount: $default, stated: Stated::Nowhere },)+ }
             }
         }
 
@@ -30,14 +30,14 @@ macro_rules! limits {
                 let mut limits = Self::default();
                 let Some(mut fields) = Fields::open(node, "`limits`", KEYS, complaints) else { return limits };
                 $(if let Some(Located { value, place }) = fields.parsed(stringify!($field)) {
-                    limits.$field = Limit { amount: value, stated: place };
+                    limits.$field = Limit { amount: value, stated: place.map_or(Stated::CommandLine, Stated::File) };
                 })+
                 fields.close();
                 limits
             }
 
             /// The amounts by name, as people read them, with where each was stated.
-            pub fn entries(&self) -> Vec<(&'static str, String, Option<Place>)> {
+            pub fn entries(&self) -> Vec<(&'static str, String, Stated)> {
                 vec![$((concat!("limits.", stringify!($field)), self.$field.amount.to_string(), self.$field.stated)),+]
             }
         }
@@ -59,7 +59,28 @@ pub struct Limit<T> {
     /// The amount.
     pub amount: T,
     /// Where it was stated.
-    pub stated: Option<Place>,
+    pub stated: Stated,
+}
+
+/// Where a limit was stated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stated {
+    /// Nowhere: it is the default.
+    Nowhere,
+    /// In the document.
+    File(Place),
+    /// On the command line.
+    CommandLine,
+}
+
+impl Stated {
+    /// Where in the document, if it is there.
+    pub fn place(self) -> Option<Place> {
+        match self {
+            Self::File(place) => Some(place),
+            Self::Nowhere | Self::CommandLine => None,
+        }
+    }
 }
 
 limits! {

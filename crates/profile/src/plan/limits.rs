@@ -1,7 +1,7 @@
 //! Which limits hold, and by what. A stated limit that nothing holds is refused; a default one is said.
 
 use super::{Control, Residual};
-use crate::document::{Limits, Provider};
+use crate::document::{Limits, Provider, Stated};
 use crate::facts::{Capability, Facts};
 use crate::refusal::{Cause, Unmet};
 
@@ -55,7 +55,7 @@ pub(super) fn enforce(provider: Provider, facts: &Facts, limits: &Limits) -> (Ve
         if held.iter().any(|(limits, ..)| limits.contains(&limit)) {
             continue;
         }
-        if stated.is_none() {
+        if stated == Stated::Nowhere {
             unbounded.push(short(limit));
             continue;
         }
@@ -69,7 +69,8 @@ pub(super) fn enforce(provider: Provider, facts: &Facts, limits: &Limits) -> (Ve
             (Some(lacking), None) => format!("needs {}", lacking.name()),
             (None, _) => format!("`sandbox: {provider}` has nothing that holds it"),
         };
-        let mut obstacle = Unmet::new(Cause::Unenforceable, limit, format!("`{limit}` is stated: {why}")).at(stated);
+        let mut obstacle =
+            Unmet::new(Cause::Unenforceable, limit, format!("`{limit}` is stated: {why}")).at(stated.place());
         obstacle.hint = finding
             .and_then(|finding| finding.fix.clone())
             .or_else(|| Some("remove it, or choose another sandbox".into()));

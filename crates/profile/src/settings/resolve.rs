@@ -10,7 +10,7 @@ use super::raise;
 use crate::affordance::Affordance;
 use crate::approval::Approval;
 use crate::catalogue::WRITE_TOOLS;
-use crate::document::{Document, FileMode, Phase, Preflight, Provider};
+use crate::document::{Document, FileMode, Phase, Preflight, Provider, Stated};
 use crate::level::{Isolation, Profile};
 use crate::problem::Located;
 use crate::refusal::Unmet;
@@ -243,7 +243,7 @@ fn settle_limits(ledger: &mut Ledger, document: &mut Document, environment: &Env
                 Layers {
                     setting: concat!("limits.", stringify!($field)),
                     default: (limit.amount, Source::Default),
-                    file: limit.stated.map(|place| (limit.amount, Some(place))),
+                    file: (limit.stated != Stated::Nowhere).then(|| (limit.amount, limit.stated.place())),
                     environment: $wanted.map(|wanted| ($variable, wanted)),
                     command_line: None,
                 },
@@ -254,11 +254,15 @@ fn settle_limits(ledger: &mut Ledger, document: &mut Document, environment: &Env
     settle!(tool_timeout, "INSPECT_AGENTS_TOOL_TIMEOUT", environment.tool_timeout);
     settle!(output, "INSPECT_MAX_TOOL_OUTPUT", environment.max_tool_output);
     // The other limits have no variable: the file's or the default.
-    for (setting, value, place) in document.limits.entries() {
+    for (setting, value, stated) in document.limits.entries() {
         if ledger.provenance.iter().any(|settled| settled.setting == setting) {
             continue;
         }
-        let source = place.map_or(Source::Default, |place| Source::File(Some(place)));
+        let source = match stated {
+            Stated::Nowhere => Source::Default,
+            Stated::File(place) => Source::File(Some(place)),
+            Stated::CommandLine => Source::CommandLine,
+        };
         ledger.provenance.push(Provenance { setting, value, source, overrides: None });
     }
 }

@@ -1,0 +1,206 @@
+//! `run`: one command in a sandbox, with its own exit code.
+
+use std::error::Error;
+
+use jail::cgroups::Limits;
+use jail::zygote::{Image, Mount};
+use profile::{
+    Approval, Bytes, Capability, Document, Facts, Finding, Located, Millis, MountMode, Overrides, Plan, Problem,
+    Problems, Profile, Provider, Refusal, Request, Stated,
+};
+use sandbox::{Containers, Exec, Sandbox, SessionError, StartError, User};
+use secrecy::SecretString;
+
+use super::{input, stream};
+use crate::args::RunArguments;
+use crate::exit::Exit;
+use crate::printer::{Look, Page, Printer, plain, span};
+use crate::render;
+
+/// What a command finds set; everything else must be granted.
+const LANGUAGE: (&str, &str) = ("LANG", "C.UTF-8");
+
+/// Why a command did not run to its end.
+enum Obstacle {
+    Problems(Problems),
+    Refusal(Box<Refusal>),
+    Start(StartError),
+    Session(SessionError),
+}
+
+impl From<Problems> for Obstacle {
+    fn from(problems: Problems) -> Self {
+        Self::Problems(problems)
+    }
+}
+
+pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
+    let result = prepare(arguments).and_then(|(request, plan)| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
+        let ended = runtime.block_on(execute(arguments, &request, &plan));
+        // A thread may still wait for our standard input; it must not keep us.
+        runtime.shutdown_background();
+        ended
+    });
+    match result {
+        Ok(exit) => {
+            if let Some(note) = note(exit, arguments) {
+                printer.message(&note);
+            }
+            exit
+        }
+        Err(Obstacle::Problems(problems)) => {
+            render::problems(&problems, printer);
+            Exit::Input
+        }
+        Err(Obstacle::Refusal(refusal)) => {
+            render::refusal(&refusal, printer);
+            Exit::Refused
+        }
+        Err(Obstacle::Start(error)) => failed(&error, Exit::Provider, printer),
+        Err(Obstacle::Session(error)) => {
+            let exit = match &error {
+                SessionError::Died(_) => Exit::Provider,
+                // What a shell says of a program that is not there, or may not be run.
+                SessionError::Failed { kind: sandbox::FailureKind::NotFound, .. } => Exit::Command(127),
+                SessionError::Failed { .. } => Exit::Command(126),
+            };
+            failed(&error, exit, printer)
+        }
+    }
+}
+
+fn failed(error: &dyn Error, exit: Exit, printer: &mut Printer) -> Exit {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    printer.message(&vec![vec![span(Look::Bad, "error"), plain(format!(": {text}"))]]);
+    exit
+}
+
+fn note(exit: Exit, arguments: &RunArguments) -> Option<Page> {
+    let timeout = arguments.timeout.filter(|_| exit == TIMED_OUT)?;
+    Some(vec![vec![span(Look::Bad, "error"), plain(format!(": the command was ended after {timeout}"))]])
+}
+
+/// The exit code of a command whose time was up, as timeout(1) has it.
+pub(super) const TIMED_OUT: Exit = Exit::Command(124);
+
+/// The document that the arguments amount to, and its plan on this host.
+fn prepare(arguments: &RunArguments) -> Result<(Request, Plan), Obstacle> {
+    let mut document = match arguments.profile.parse::<Profile>() {
+        Ok(profile) => Document::bare(profile, "the command line"),
+        // A path has a slash, a dot that is not of a profile, or at least exists.
+        Err(error) if !std::path::Path::new(&arguments.profile).exists() => {
+            let problem =
+                Problem::new(error.to_string()).hint(format!("{}; or name a document that exists", error.hint()));
+            return Err(Problems { origin: "the command line".into(), problems: vec![problem] }.into());
+        }
+        Err(_) => input::document(&arguments.profile)?,
+    };
+    document.mounts.extend(arguments.mount.iter().cloned().map(Located::nowhere));
+    document
+        .environment
+        .extend(arguments.env.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone()))));
+    if let Some(memory) = arguments.memory {
+        document.limits.memory = profile::Limit { amount: memory, stated: Stated::CommandLine };
+    }
+    let approval = document.approval.is_none().then_some(Approval::Operator);
+    let overrides = Overrides {
+        image: arguments.image.clone(),
+        justification: arguments.justification.clone(),
+        approval,
+        ..Overrides::default()
+    };
+    let request = Request::resolve(document, &input::environment()?, overrides);
+    let plan = profile::compile(&request, &facts()).map_err(|refusal| Obstacle::Refusal(Box::new(refusal)))?;
+    Ok((request, plan))
+}
+
+/// This host as this version can use it: without the gateway nothing captures connections, so only N2 can be had, and
+/// attempts to leave it are not recorded. The plan says so.
+fn facts() -> Facts {
+    let missing =
+        Finding::missing("this version has no gateway yet", "use N2; `ringfence plan` shows what N1 will enforce");
+    host::kernel_facts().with(Capability::Nftables, missing)
+}
+
+async fn execute(arguments: &RunArguments, request: &Request, plan: &Plan) -> Result<Exit, Obstacle> {
+    let sandbox = start(request, plan).await.map_err(Obstacle::Start)?;
+    let mut env: Vec<(String, String)> = vec![(LANGUAGE.0.into(), LANGUAGE.1.into())];
+    env.retain(|(name, _)| !request.document.environment.contains_key(name));
+    env.extend(
+        request
+            .document
+            .environment
+            .iter()
+            .map(|(name, value)| (name.clone(), secrecy::ExposeSecret::expose_secret(value).to_owned())),
+    );
+    if arguments.pty && !env.iter().any(|(name, _)| name == "TERM") {
+        env.push(("TERM".into(), std::env::var("TERM").unwrap_or_else(|_| "xterm".into())));
+    }
+    let wall = arguments.timeout.unwrap_or(plan.limits.time.amount);
+    let exec = Exec {
+        argv: arguments.command.clone(),
+        env,
+        cwd: arguments.workdir.clone(),
+        user: arguments.user.clone().map_or(User::Default, User::Named),
+        pty: arguments.pty.then(super::terminal::size),
+        timeout_ms: Some(Millis(wall.0).0),
+        max_output: None,
+    };
+    let ended = stream::to_the_end(&sandbox, exec).await;
+    let stopped = sandbox.stop().await;
+    let exit = ended.map_err(Obstacle::Session)?;
+    stopped.map_err(Obstacle::Start)?;
+    Ok(exit)
+}
+
+async fn start(request: &Request, plan: &Plan) -> Result<Sandbox, StartError> {
+    match plan.provider {
+        Provider::Local => sandbox::start_local().await,
+        Provider::Container => {
+            let holds = plan.controls.iter().any(|control| control.mechanism.starts_with("control group"));
+            let limits = holds.then_some(Limits {
+                memory: plan.limits.memory.amount.0,
+                pids: plan.limits.pids.amount.0,
+                cpu_millis: plan.limits.cpu.amount.0,
+            });
+            let image = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
+            let image = image.strip_prefix("dir:").map_or(Ok(Image::Host), |path| absolute(path).map(Image::Directory));
+            let mounts = request.document.mounts.iter().map(|mount| {
+                let writable = mount.value.mode == MountMode::ReadWrite;
+                absolute(&mount.value.source).map(|source| Mount {
+                    source,
+                    target: mount.value.target.clone(),
+                    writable,
+                })
+            });
+            let Bytes(disk) = plan.limits.disk.amount;
+            let request = sandbox::Request {
+                image: image?,
+                limits,
+                disk,
+                mounts: mounts.collect::<Result<_, _>>()?,
+                allow_setuid: false,
+            };
+            Containers::start(format!("{}", std::process::id()))?.create(request).await
+        }
+        Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => {
+            Err(StartError::Helper(std::io::Error::other(format!("`sandbox: {}` is not built yet", plan.provider))))
+        }
+    }
+}
+
+fn absolute(path: &str) -> Result<String, StartError> {
+    let found = std::fs::canonicalize(path)
+        .map_err(|error| StartError::Mount { path: path.to_owned(), why: error.to_string() })?;
+    found
+        .into_os_string()
+        .into_string()
+        .map_err(|_| StartError::Mount { path: path.to_owned(), why: "its name is not UTF-8".into() })
+}

@@ -1,0 +1,238 @@
+//! `run` as a user runs it, with real sandboxes, and what is left when the runner is killed.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The command: this build's, or the one that a lane points to.
+fn ringfence(arguments: &[&str]) -> Command {
+    let program =
+        std::env::var_os("RINGFENCE").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_ringfence")), PathBuf::from);
+    let mut command = Command::new(program);
+    command.arg("run").args(arguments).env("RINGFENCE_CANARY", "secret");
+    command
+}
+
+fn run(arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut child =
+        ringfence(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A command that does not read its input closes it early.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn a_command_runs_with_its_own_exit_code() {
+    assert_eq!(run(&["--", "sh", "-c", "id -u; exit 7"], ""), (7, "0\n".into(), String::new()));
+    assert_eq!(run(&["--", "sh", "-c", "kill -9 $$"], "").0, 137);
+    assert_eq!(run(&["--", "sh", "-c", "echo out; echo err >&2"], ""), (0, "out\n".into(), "err\n".into()));
+}
+
+#[test]
+fn streams_are_passed_through() {
+    let input = "x".repeat(300_000);
+    assert_eq!(run(&["--", "cat"], &input), (0, input, String::new()));
+}
+
+#[test]
+fn only_granted_entries_are_set() {
+    let (code, out, _) = run(&["--env", "GRANTED=a b", "--", "env"], "");
+    assert_eq!(code, 0);
+    let mut names: Vec<&str> = out.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["GRANTED", "HOME", "LANG", "PATH", "USER"]);
+    assert!(out.contains("GRANTED=a b") && !out.contains("secret"));
+}
+
+#[test]
+fn mounts_are_read_only_unless_they_say_otherwise() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("f"), "host\n").unwrap();
+    let source = directory.path().display();
+    let (code, out, _) =
+        run(&["--mount", &format!("{source}:/data"), "--", "sh", "-c", "cat /data/f; echo x > /data/g"], "");
+    assert_eq!((code != 0, out.as_str()), (true, "host\n"));
+    let (code, ..) = run(&["--mount", &format!("{source}:/data:rw"), "--", "sh", "-c", "echo inside > /data/g"], "");
+    assert_eq!(code, 0);
+    assert_eq!(std::fs::read_to_string(directory.path().join("g")).unwrap(), "inside\n");
+}
+
+#[test]
+fn a_directory_is_an_image() {
+    let image = tempfile::tempdir().unwrap();
+    let (code, _, err) = run(&["--image", &format!("dir:{}", image.path().display()), "--", "/bin/true"], "");
+    assert_eq!(code, 127, "{err}");
+    assert!(err.contains("No such file"), "{err}");
+    assert_eq!(std::fs::read_dir(image.path()).unwrap().count(), 0, "the image itself is not changed");
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    for (arguments, code, says) in [
+        (&["--profile", "T0.H1.N1", "--", "true"][..], 3, "no gateway yet"),
+        (&["--profile", "T0.H0.N2", "--", "true"], 3, "cannot enforce N2"),
+        (&["--profile", "T0.H0.N0", "--", "true"], 3, "justification"),
+        (&["--profile", "T9.H1.N1", "--", "true"], 2, "hint:"),
+        (&["--profile", "/nonexistent.yaml", "--", "true"], 2, "document that exists"),
+        (&["--mount", "/run:/x", "--", "true"], 2, "sockets"),
+        (&["--mount", "/nonexistent-dir:/x", "--", "true"], 4, "/nonexistent-dir"),
+        (&["--env", "1X=y", "--", "true"], 2, "letters"),
+        (&["--user", "no-such-user", "--", "true"], 126, "no user"),
+        (&["--workdir", "/no/such", "--", "true"], 127, "does not exist"),
+        (&["--", "no-such-program"], 127, "No such file"),
+        (&["true"], 2, "Usage"),
+    ] {
+        let (found, _, err) = run(arguments, "");
+        assert_eq!(found, code, "{arguments:?}: {err}");
+        assert!(err.contains(says), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_timeout_ends_the_command() {
+    let start = Instant::now();
+    let (code, _, err) = run(&["--timeout", "500ms", "--", "sleep", "100"], "");
+    assert_eq!(code, 124);
+    assert!(err.contains("ended after 500ms"), "{err}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn h0_needs_a_justification_and_has_no_isolation() {
+    let (code, out, err) =
+        run(&["--profile", "T0.H0.N0", "--justification", "a test", "--", "sh", "-c", "env; pwd"], "");
+    assert_eq!(code, 0, "{err}");
+    assert!(!out.contains("secret"), "{out}");
+}
+
+#[test]
+fn memory_is_bounded_or_refused() {
+    let (code, _, err) = run(&["--memory", "64MiB", "--", "perl", "-e", "my $x = 'x' x 500_000_000"], "");
+    if is_root() {
+        assert_eq!(code, 137, "{err}");
+    } else {
+        assert!(code == 3 || code == 137, "{err}");
+    }
+}
+
+/// A runner that a failing test does not leave behind.
+struct Runner(Child);
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A sandbox whose command prints one line and then sleeps; returns when the line is there.
+fn start_sleeping(marker: u32) -> Runner {
+    let script = format!("setsid sleep {marker} & echo ready; sleep {marker}");
+    let mut child = ringfence(&["--", "sh", "-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    Runner(child)
+}
+
+/// Processes of this user whose command line has `text`.
+fn processes(text: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter(|entry| {
+            std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
+        })
+        .count()
+}
+
+fn groups(text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![(PathBuf::from("/sys/fs/cgroup"), 0)];
+    while let Some((directory, depth)) = open.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir())
+        {
+            if entry.file_name().to_string_lossy().contains(text) {
+                found.push(entry.path());
+            }
+            if depth < 6 {
+                open.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found
+}
+
+fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_killed_runner_leaves_nothing_within_2_seconds() {
+    let marker = 400_000 + std::process::id();
+    let mut runner = start_sleeping(marker);
+    let group = format!("ringfence-{}-", runner.0.id());
+    wait_until("both sleep", Duration::from_secs(5), || processes(&format!("sleep\0{marker}")) >= 2);
+    assert_eq!(groups(&group).is_empty(), !is_root());
+    let zygote = children_of(runner.0.id());
+    assert_eq!(zygote.len(), 1, "one helper");
+    runner.0.kill().unwrap();
+    runner.0.wait().unwrap();
+    let limit = Duration::from_secs(2);
+    wait_until("processes are left", limit, || processes(&format!("sleep\0{marker}")) == 0);
+    wait_until("the helper is left", limit, || !Path::new(&format!("/proc/{}", zygote[0])).exists());
+    wait_until("groups are left", limit, || groups(&group).is_empty());
+}
+
+#[test]
+fn a_killed_helper_takes_its_sandboxes_along() {
+    let marker = 500_000 + std::process::id();
+    let mut runner = start_sleeping(marker);
+    let zygote = children_of(runner.0.id());
+    let pid = rustix::process::Pid::from_raw(i32::try_from(zygote[0]).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    wait_until("processes are left", Duration::from_secs(2), || processes(&format!("sleep\0{marker}")) == 0);
+    assert_eq!(runner.0.wait().unwrap().code(), Some(4), "a dead sandbox is a failure of the provider");
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    children.flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()).collect()
+}
+
+#[test]
+fn an_interrupt_ends_the_command_and_exits_130() {
+    let marker = 600_000 + std::process::id();
+    let mut runner = start_sleeping(marker);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(runner.0.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(runner.0.wait().unwrap().code(), Some(130));
+    assert_eq!(processes(&format!("sleep\0{marker}")), 0);
+}
+
+#[test]
+fn the_readers_end_ends_the_command() {
+    let mut child = ringfence(&["--", "yes"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut some = [0; 1000];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut some).unwrap();
+    drop(child.stdout.take());
+    wait_until("it goes on", Duration::from_secs(5), || child.try_wait().unwrap().is_some());
+}

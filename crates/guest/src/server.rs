@@ -1,0 +1,271 @@
+//! The loop: one poll over the host's stream and everything that commands and transfers wait for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::{Errno, read};
+use rustix::process::{WaitOptions, wait};
+use wire::{Decoder, Exec, Guest, Host, MAX_CHUNK, Outcome, PROTOCOL_VERSION, WriteMode};
+
+use crate::commands::Command;
+use crate::failure::Failure;
+use crate::files::{self, Reading, Writing};
+use crate::outbox::Outbox;
+use crate::{spawn, tree};
+
+/// How soon a tree that was killed is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Why the guest stops.
+pub(crate) enum Stop {
+    /// The host's stream ended or cannot be understood.
+    Stream,
+    /// The kernel refused something that cannot be done without.
+    Kernel,
+}
+
+pub(crate) struct Server {
+    control: OwnedFd,
+    decoder: Decoder,
+    buffer: Box<[u8]>,
+    outbox: Outbox,
+    commands: BTreeMap<u32, Command>,
+    readings: BTreeMap<u32, Reading>,
+    writings: BTreeMap<u32, Writing>,
+    orphans: bool,
+}
+
+impl Server {
+    pub(crate) fn new(control: OwnedFd) -> Self {
+        Self {
+            control,
+            decoder: Decoder::new(),
+            buffer: vec![0; MAX_CHUNK].into_boxed_slice(),
+            outbox: Outbox::default(),
+            commands: BTreeMap::new(),
+            readings: BTreeMap::new(),
+            writings: BTreeMap::new(),
+            orphans: false,
+        }
+    }
+
+    /// Serves until the host says so or is gone. As pid 1, our end is the end of everything in the sandbox.
+    pub(crate) fn run(&mut self) -> Result<(), Stop> {
+        fcntl_setfl(&self.control, OFlags::NONBLOCK).map_err(|_| Stop::Kernel)?;
+        self.outbox.urgent(&Guest::Hello { version: PROTOCOL_VERSION });
+        loop {
+            self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
+            self.wait()?;
+            if self.receive()? {
+                return Ok(());
+            }
+            self.serve();
+        }
+    }
+
+    /// Ends every command's tree. As pid 1 our own end does that; elsewhere it is this.
+    pub(crate) fn end_all(&mut self) {
+        for command in self.commands.values_mut() {
+            command.kill(Outcome::Killed);
+        }
+        tree::kill_orphans(&BTreeSet::new());
+    }
+
+    fn wait(&self) -> Result<(), Stop> {
+        let full = self.outbox.is_full();
+        let (mut readable, mut writable) = (vec![&self.control], Vec::new());
+        if !self.outbox.is_empty() {
+            writable.push(&self.control);
+        }
+        for command in self.commands.values() {
+            command.waits(full, &mut readable, &mut writable);
+        }
+        let mut set: Vec<PollFd<'_>> =
+            readable.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)).collect();
+        set.extend(writable.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::OUT)));
+        let timeout = self.timeout(full);
+        let timeout = timeout.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(left.subsec_nanos()),
+        });
+        match poll(&mut set, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(_) => Err(Stop::Kernel),
+        }
+    }
+
+    /// How long to wait at most: not at all while a file can be sent on, until the next deadline otherwise.
+    fn timeout(&self, full: bool) -> Option<Duration> {
+        if !full && self.readings.values().any(Reading::can_go_on) {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        let deadlines = self
+            .commands
+            .values()
+            .filter_map(Command::deadline)
+            .map(|deadline| deadline.saturating_duration_since(now));
+        deadlines.chain(self.is_killing().then_some(LOOK_AGAIN)).min()
+    }
+
+    /// Whether something that was killed may not be gone yet.
+    fn is_killing(&self) -> bool {
+        self.orphans || self.commands.values().any(Command::is_dying)
+    }
+
+    /// Takes what the host sent; true when it says that this is the end.
+    fn receive(&mut self) -> Result<bool, Stop> {
+        match read(&self.control, &mut *self.buffer) {
+            Ok(0) => return Err(Stop::Stream),
+            Ok(count) => self.decoder.push(&self.buffer[..count]),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(_) => return Err(Stop::Stream),
+        }
+        while let Some(message) = self.decoder.take::<Host>().map_err(|_| Stop::Stream)? {
+            if matches!(message, Host::Shutdown) {
+                return Ok(true);
+            }
+            self.obey(message)?;
+        }
+        Ok(false)
+    }
+
+    fn obey(&mut self, message: Host) -> Result<(), Stop> {
+        match message {
+            Host::Hello { version } if version != PROTOCOL_VERSION => return Err(Stop::Stream),
+            Host::Hello { .. } | Host::Shutdown => {}
+            Host::Exec { id, exec } => self.answer(id, |server| server.exec(id, &exec)),
+            Host::Input { id, bytes } => {
+                if let Some(command) = self.commands.get_mut(&id) {
+                    command.take_input(&bytes);
+                } else {
+                    self.answer(id, |server| server.write_on(id, &bytes));
+                }
+            }
+            Host::InputEnd { id } => {
+                if let Some(command) = self.commands.get_mut(&id) {
+                    command.end_input();
+                } else if let Some(writing) = self.writings.remove(&id) {
+                    writing.finish(&mut self.outbox);
+                }
+            }
+            Host::Resize { id, size } => {
+                if let Some(command) = self.commands.get(&id) {
+                    command.resize(size);
+                }
+            }
+            Host::Kill { id } => {
+                if let Some(command) = self.commands.get_mut(&id) {
+                    command.kill(Outcome::Killed);
+                }
+                self.readings.remove(&id);
+                self.writings.remove(&id);
+            }
+            Host::Credit { id, stream, bytes } => {
+                if let Some(command) = self.commands.get_mut(&id) {
+                    command.grant(stream, bytes);
+                } else if let Some(reading) = self.readings.get_mut(&id) {
+                    reading.grant(bytes);
+                }
+            }
+            Host::Read { id, path, limit } => self.answer(id, |server| server.read(id, &path, limit)),
+            Host::Write { id, path, mode, permissions } => {
+                self.answer(id, |server| server.write(id, &path, mode, permissions));
+            }
+            Host::Stat { id, path } => self.answer(id, |server| {
+                let stat = files::stat(&path)?;
+                server.outbox.urgent(&Guest::Stat { id, stat });
+                Ok(())
+            }),
+            Host::List { id, path } => self.answer(id, |server| files::list(id, &path, &mut server.outbox)),
+            Host::Ping { id } => self.outbox.urgent(&Guest::Pong { id }),
+        }
+        Ok(())
+    }
+
+    /// Does something, or says why not.
+    fn answer(&mut self, id: u32, action: impl FnOnce(&mut Self) -> Result<(), Failure>) {
+        if let Err(Failure { kind, message }) = action(self) {
+            self.outbox.in_order(&Guest::Failed { id, kind, message });
+        }
+    }
+
+    fn is_known(&self, id: u32) -> bool {
+        self.commands.contains_key(&id) || self.readings.contains_key(&id) || self.writings.contains_key(&id)
+    }
+
+    fn exec(&mut self, id: u32, exec: &Exec) -> Result<(), Failure> {
+        if self.is_known(id) {
+            return Err(Failure::invalid("this id is in use"));
+        }
+        let started = spawn::start(exec)?;
+        self.commands.insert(id, Command::new(id, started, exec.timeout_ms, exec.max_output));
+        Ok(())
+    }
+
+    fn read(&mut self, id: u32, path: &str, limit: u64) -> Result<(), Failure> {
+        if self.is_known(id) {
+            return Err(Failure::invalid("this id is in use"));
+        }
+        self.readings.insert(id, Reading::open(id, path, limit)?);
+        Ok(())
+    }
+
+    fn write(&mut self, id: u32, path: &str, mode: WriteMode, permissions: u32) -> Result<(), Failure> {
+        if self.is_known(id) {
+            return Err(Failure::invalid("this id is in use"));
+        }
+        self.writings.insert(id, Writing::open(id, path, mode, permissions)?);
+        Ok(())
+    }
+
+    fn write_on(&mut self, id: u32, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(writing) = self.writings.get_mut(&id) else { return Ok(()) };
+        let result = writing.take(bytes, &mut self.outbox);
+        if result.is_err() {
+            // What follows under this id is not answered again.
+            self.writings.remove(&id);
+        }
+        result
+    }
+
+    fn serve(&mut self) {
+        self.reap();
+        let Self { outbox, commands, readings, orphans, .. } = self;
+        commands.retain(|&id, command| {
+            if let Err(Failure { kind, message }) = command.serve(outbox, !*orphans) {
+                outbox.in_order(&Guest::Failed { id, kind, message });
+                return false;
+            }
+            !command.is_finished()
+        });
+        readings.retain(|&id, reading| {
+            if outbox.is_full() || !reading.can_go_on() {
+                return true;
+            }
+            match reading.serve(outbox) {
+                Ok(done) => !done,
+                Err(Failure { kind, message }) => {
+                    outbox.in_order(&Guest::Failed { id, kind, message });
+                    false
+                }
+            }
+        });
+    }
+
+    /// Reaps keepers that ended, and ends orphans of keepers that were killed.
+    fn reap(&mut self) {
+        let mut reaped = false;
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {
+            reaped = true;
+        }
+        if reaped || self.is_killing() {
+            let keepers: BTreeSet<i32> =
+                self.commands.values().map(|command| command.keeper.as_raw_nonzero().get()).collect();
+            self.orphans = tree::kill_orphans(&keepers);
+        }
+    }
+}

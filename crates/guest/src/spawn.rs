@@ -1,0 +1,220 @@
+//! Starting a command: guest → keeper → command.
+//!
+//! The keeper is a copy of the guest that is the *child subreaper* of everything the command starts: a process that
+//! forks twice and leaves its session still has the keeper as an ancestor. So a tree can be ended exactly, and a
+//! background process lives on under its keeper when the command itself is done.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Resource, Rlimit, WaitOptions, set_child_subreaper, setrlimit, setsid, wait};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use wire::{Exec, FailureKind, User, WindowSize};
+
+use crate::commands::Kind;
+use crate::failure::Failure;
+use crate::syscalls::{Side, exec, exit_now, fork};
+use crate::users::{self, Identity};
+
+/// What a command finds when nobody says otherwise.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The workload is killed before the guest when memory runs out.
+const OOM_SCORE: &str = "500";
+/// Descriptors of one command; the guest itself has more.
+const MAX_DESCRIPTORS: u64 = 4096;
+/// The most that a keeper's report holds: what happened, and a number.
+pub(crate) const REPORT: usize = 5;
+pub(crate) const REPORT_EXITED: u8 = 1;
+pub(crate) const REPORT_SIGNALLED: u8 = 2;
+pub(crate) const REPORT_NOT_STARTED: u8 = 3;
+
+/// A command that was started: the guest's ends of everything.
+pub(crate) struct Started {
+    pub(crate) keeper: Pid,
+    /// Where the keeper reports; its end means that the keeper is gone.
+    pub(crate) report: OwnedFd,
+    pub(crate) input: OwnedFd,
+    pub(crate) out: OwnedFd,
+    pub(crate) err: Option<OwnedFd>,
+    pub(crate) kind: Kind,
+}
+
+/// Everything the child needs, prepared while memory may still be allocated.
+struct Prepared {
+    candidates: Vec<CString>,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    cwd: CString,
+    identity: Identity,
+    switch_user: bool,
+}
+
+/// The command's own ends.
+struct ChildEnds {
+    input: OwnedFd,
+    out: OwnedFd,
+    err: OwnedFd,
+    kind: Kind,
+}
+
+pub(crate) fn start(spec: &Exec) -> Result<Started, Failure> {
+    let prepared = prepare(spec)?;
+    let failed = |errno: Errno| Failure::from_errno(errno, "cannot start a command");
+    let (report, report_writer) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+    let (input, out, err, ends) = match spec.pty {
+        Some(size) => terminal(size).map_err(failed)?,
+        None => pipes().map_err(failed)?,
+    };
+    for descriptor in [Some(&input), Some(&out), err.as_ref()].into_iter().flatten() {
+        fcntl_setfl(descriptor, OFlags::NONBLOCK).map_err(failed)?;
+    }
+    fcntl_setfl(&report, OFlags::NONBLOCK).map_err(failed)?;
+    match fork().map_err(|error| Failure::from_io(&error, "cannot start a command"))? {
+        Side::Parent(keeper) => Ok(Started { keeper, report, input, out, err, kind: ends.kind }),
+        Side::Child => {
+            drop((report, input, out, err));
+            keep(&prepared, ends, report_writer)
+        }
+    }
+}
+
+fn text(value: &str) -> Result<CString, Failure> {
+    CString::new(value).map_err(|_| Failure::invalid("a text has a NUL in it"))
+}
+
+fn prepare(spec: &Exec) -> Result<Prepared, Failure> {
+    let program =
+        spec.argv.first().filter(|program| !program.is_empty()).ok_or_else(|| Failure::invalid("no program"))?;
+    let identity = users::resolve(&spec.user)?;
+    let switch_user = spec.user != User::Default;
+    if switch_user {
+        users::require_mapped(&identity)?;
+    }
+    let mut env: Vec<(&str, &str)> = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    for (name, value) in [("PATH", DEFAULT_PATH), ("HOME", &identity.home), ("USER", &identity.name)] {
+        if !value.is_empty() && !env.iter().any(|(known, _)| *known == name) {
+            env.push((name, value));
+        }
+    }
+    let path = env.iter().find(|(name, _)| *name == "PATH").map_or("", |(_, value)| value);
+    let candidates = if program.contains('/') {
+        vec![text(program)?]
+    } else {
+        let directories = path.split(':').filter(|directory| directory.starts_with('/'));
+        directories.map(|directory| text(&format!("{directory}/{program}"))).collect::<Result<_, _>>()?
+    };
+    let home = if std::path::Path::new(&identity.home).is_dir() { identity.home.as_str() } else { "/" };
+    let cwd = spec.cwd.as_deref().unwrap_or(home);
+    if !std::path::Path::new(cwd).is_dir() {
+        return Err(Failure::new(FailureKind::NotFound, format!("the working directory `{cwd}` does not exist")));
+    }
+    Ok(Prepared {
+        candidates,
+        argv: spec.argv.iter().map(|argument| text(argument)).collect::<Result<_, _>>()?,
+        env: env.iter().map(|(name, value)| text(&format!("{name}={value}"))).collect::<Result<_, _>>()?,
+        cwd: text(cwd)?,
+        switch_user,
+        identity,
+    })
+}
+
+type Ends = (OwnedFd, OwnedFd, Option<OwnedFd>, ChildEnds);
+
+fn pipes() -> Result<Ends, Errno> {
+    let (child_input, input) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (out, child_out) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (err, child_err) = pipe_with(PipeFlags::CLOEXEC)?;
+    Ok((input, out, Some(err), ChildEnds { input: child_input, out: child_out, err: child_err, kind: Kind::Pipes }))
+}
+
+fn terminal(size: WindowSize) -> Result<Ends, Errno> {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags)?;
+    unlockpt(&master)?;
+    let child = ioctl_tiocgptpeer(&master, flags)?;
+    set_size(&master, size)?;
+    let clone = |descriptor: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(descriptor, 0);
+    let ends = ChildEnds { input: clone(&child)?, out: clone(&child)?, err: child, kind: Kind::Terminal };
+    Ok((clone(&master)?, master, None, ends))
+}
+
+pub(crate) fn set_size(terminal: impl AsFd, size: WindowSize) -> Result<(), Errno> {
+    tcsetwinsize(terminal, Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 })
+}
+
+/// The keeper's life: start the command, report its end, reap until nothing is left.
+fn keep(prepared: &Prepared, ends: ChildEnds, report: OwnedFd) -> ! {
+    let mut report = File::from(report);
+    let mut tell = |what: u8, number: i32| {
+        let mut message = [what, 0, 0, 0, 0];
+        message[1..].copy_from_slice(&number.to_ne_bytes());
+        // Nobody listens any more if the guest is gone, and then neither are we soon.
+        let _ = report.write_all(&message);
+    };
+    let started = set_child_subreaper(Some(Pid::INIT)).map_err(std::io::Error::from).and_then(|()| fork());
+    let command = match started {
+        Err(error) => {
+            tell(REPORT_NOT_STARTED, error.raw_os_error().unwrap_or(libc::EIO));
+            exit_now(1)
+        }
+        Ok(Side::Child) => {
+            let errno = become_command(prepared, &ends);
+            tell(REPORT_NOT_STARTED, errno.raw_os_error());
+            exit_now(127)
+        }
+        Ok(Side::Parent(command)) => command,
+    };
+    drop(ends);
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == command => match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => tell(REPORT_EXITED, code),
+                (_, Some(signal)) => tell(REPORT_SIGNALLED, signal),
+                _ => {}
+            },
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => exit_now(0),
+        }
+    }
+}
+
+/// Turns this process into the command; returns only what prevented it.
+fn become_command(prepared: &Prepared, ends: &ChildEnds) -> Errno {
+    if let Err(errno) = set_up(prepared, ends) {
+        return errno;
+    }
+    let error = exec(&prepared.candidates, &prepared.argv, &prepared.env);
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+fn set_up(prepared: &Prepared, ends: &ChildEnds) -> Result<(), Errno> {
+    setsid()?;
+    if ends.kind == Kind::Terminal {
+        rustix::process::ioctl_tiocsctty(&ends.input)?;
+    }
+    rustix::stdio::dup2_stdin(&ends.input)?;
+    rustix::stdio::dup2_stdout(&ends.out)?;
+    rustix::stdio::dup2_stderr(&ends.err)?;
+    // Raising one's own score needs no right; a sandbox without /proc has no killer to speak to.
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    let limit = Rlimit { current: Some(MAX_DESCRIPTORS), maximum: Some(MAX_DESCRIPTORS) };
+    // It is lower already where this fails.
+    let _ = setrlimit(Resource::Nofile, limit);
+    if prepared.switch_user {
+        let identity = &prepared.identity;
+        let groups: Vec<Gid> = identity.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        set_thread_groups(&groups)?;
+        let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+    }
+    // After the user is switched: a directory that this user may not enter is not entered.
+    rustix::process::chdir(&prepared.cwd)
+}

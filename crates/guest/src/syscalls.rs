@@ -1,0 +1,67 @@
+//! The only `unsafe` of the guest: fork, exec and the descriptor that it was born with.
+#![expect(unsafe_code, reason = "fork, exec and adopting an inherited descriptor have no safe form")]
+
+use std::ffi::{CString, c_char};
+use std::io;
+use std::os::fd::{FromRawFd as _, OwnedFd};
+
+use rustix::process::Pid;
+
+/// Where whoever starts the guest leaves its control stream.
+const CONTROL: i32 = 3;
+
+/// Takes over the control stream; call it once.
+pub(crate) fn control_stream() -> Option<OwnedFd> {
+    // WHY: the descriptor comes from the process that executed us.
+    // SAFETY: fcntl takes plain values; descriptor 3 is ours by contract, and this is the only place that adopts it.
+    unsafe {
+        if libc::fcntl(CONTROL, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
+            return None;
+        }
+        Some(OwnedFd::from_raw_fd(CONTROL))
+    }
+}
+
+/// Which side of a fork this is.
+pub(crate) enum Side {
+    Parent(Pid),
+    Child,
+}
+
+/// Copies this process.
+pub(crate) fn fork() -> io::Result<Side> {
+    // WHY: the standard library cannot fork without exec.
+    // SAFETY: this program never has more than one thread, so the child's copy is whole.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Side::Child),
+        pid => Pid::from_raw(pid).map(Side::Parent).ok_or_else(|| io::Error::from(io::ErrorKind::Other)),
+    }
+}
+
+/// Ends this process at once, without running anything of the parent's.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // WHY: exit handlers of the parent must not run in a forked child.
+    // SAFETY: takes a plain value and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Tries the candidates in turn; returns only if none could be executed, with the most telling error.
+pub(crate) fn exec(candidates: &[CString], argv: &[CString], env: &[CString]) -> io::Error {
+    let pointers = |texts: &[CString]| -> Vec<*const c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, env) = (pointers(argv), pointers(env));
+    let mut error = io::Error::from_raw_os_error(libc::ENOENT);
+    for candidate in candidates {
+        // WHY: the standard library's exec inherits the environment that we do not want.
+        // SAFETY: both arrays end with a null pointer and outlive the call.
+        unsafe { libc::execve(candidate.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+        let failed = io::Error::last_os_error();
+        // A later directory may have it; "permission denied" says more than "not found".
+        if !matches!(failed.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {
+            error = failed;
+        }
+    }
+    error
+}

@@ -1,0 +1,97 @@
+//! Ending a whole tree of processes, and nothing else, without starting one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How often the tree is looked at before it is killed as it is.
+const PASSES: usize = 64;
+
+/// Every process and its parent.
+fn parents() -> BTreeMap<i32, i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The name in brackets is the workload's choice: the fields begin after the last bracket.
+        let end = stat.iter().rposition(|&byte| byte == b')')?;
+        let fields = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
+        fields.split(' ').nth(1)?.parse().ok()
+    };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
+}
+
+/// All descendants of `root`.
+fn descendants(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for (&pid, &parent) in parents {
+        children.entry(parent).or_default().push(pid);
+    }
+    let mut found = BTreeSet::new();
+    let mut open = vec![root];
+    while let Some(pid) = open.pop() {
+        for &child in children.get(&pid).into_iter().flatten() {
+            if found.insert(child) {
+                open.push(child);
+            }
+        }
+    }
+    found
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // It may be gone already.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Ends everything below `keeper`, then the keeper. A stopped process cannot fork, so the tree is stopped from the top
+/// until a look finds nothing new; only then is it killed.
+pub(crate) fn kill(keeper: Pid) {
+    let root = keeper.as_raw_nonzero().get();
+    let mut stopped = BTreeSet::new();
+    for _ in 0..PASSES {
+        let found = descendants(root, &parents());
+        let fresh: Vec<i32> = found.difference(&stopped).copied().collect();
+        if fresh.is_empty() {
+            break;
+        }
+        for pid in fresh {
+            signal(pid, Signal::STOP);
+            stopped.insert(pid);
+        }
+    }
+    for pid in descendants(root, &parents()) {
+        signal(pid, Signal::KILL);
+    }
+    signal(root, Signal::KILL);
+}
+
+/// Ends whatever hangs directly under the guest without being a keeper: orphans of a keeper that the workload killed.
+/// Returns whether there were any.
+pub(crate) fn kill_orphans(keepers: &BTreeSet<i32>) -> bool {
+    let parents = parents();
+    let own = i32::try_from(std::process::id()).unwrap_or(1);
+    let orphans: Vec<i32> =
+        parents.iter().filter(|(pid, parent)| **parent == own && !keepers.contains(pid)).map(|(pid, _)| *pid).collect();
+    for &orphan in &orphans {
+        if let Some(pid) = Pid::from_raw(orphan) {
+            kill(pid);
+        }
+    }
+    !orphans.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_found_across_generations() {
+        let parents = BTreeMap::from([(2, 1), (3, 2), (4, 3), (5, 1), (6, 5), (7, 7)]);
+        assert_eq!(descendants(2, &parents), BTreeSet::from([3, 4]));
+        assert_eq!(descendants(1, &parents), BTreeSet::from([2, 3, 4, 5, 6]));
+    }
+}

@@ -1,0 +1,232 @@
+//! Control groups: v1, v2 or both side by side, found, tried and used by their files alone.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, unlinkat};
+
+/// The controllers that a sandbox's limits need.
+pub const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+
+/// Which interface a hierarchy has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// One hierarchy per controller.
+    One,
+    /// The unified hierarchy.
+    Two,
+}
+
+/// One hierarchy that this process is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// The directory of this process' own group.
+    pub directory: PathBuf,
+    /// v1: its controllers. v2: empty; they are asked for in the tree.
+    pub controllers: Vec<String>,
+    /// Which interface it has.
+    pub version: Version,
+}
+
+/// The hierarchies of this process.
+pub fn hierarchies() -> io::Result<Vec<Hierarchy>> {
+    Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?, &fs::read_to_string("/proc/self/cgroup")?))
+}
+
+/// From mountinfo and /proc/self/cgroup (see cgroups(7) and proc(5)).
+fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
+    let mut found = Vec::new();
+    for line in mounts.lines() {
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let (left, right): (Vec<&str>, Vec<&str>) = (left.split(' ').collect(), right.split(' ').collect());
+        let (Some(root), Some(mount_point), Some(kind), Some(options)) =
+            (left.get(3), left.get(4), right.first(), right.get(2))
+        else {
+            continue;
+        };
+        let version = match *kind {
+            "cgroup" => Version::One,
+            "cgroup2" => Version::Two,
+            _ => continue,
+        };
+        let names: Vec<&str> = options.split(',').collect();
+        let mut own = groups.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+        let matching = own.find(|(controllers, _)| match version {
+            Version::One => {
+                !controllers.is_empty() && controllers.split(',').any(|controller| names.contains(&controller))
+            }
+            Version::Two => controllers.is_empty(),
+        });
+        let Some((controllers, path)) = matching else { continue };
+        // A path is relative to the hierarchy's root; a mount may show only a part of it.
+        let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
+        let directory = Path::new(mount_point).join(below.trim_start_matches('/'));
+        let controllers = controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        found.push(Hierarchy { directory, controllers, version });
+    }
+    found
+}
+
+impl Hierarchy {
+    /// Whether a group with this controller can be made here: by making one, setting a limit and removing it.
+    pub fn try_controller(&self, controller: &str) -> io::Result<()> {
+        let absent = || io::Error::from(io::ErrorKind::NotFound);
+        if self.version == Version::One && !self.controllers.iter().any(|own| own == controller) {
+            return Err(absent());
+        }
+        let group = self.directory.join(format!("ringfence-probe-{controller}-{}", std::process::id()));
+        fs::create_dir(&group)?;
+        let generous = Limits { memory: 1 << 30, pids: 1000, cpu_millis: 1000 };
+        let (file, value) = generous.settings(self.version, controller).into_iter().next().unwrap_or_default();
+        // A limit's file is there only where the controller is. Creating it would answer "permission denied".
+        let result = if group.join(file).exists() { fs::write(group.join(file), value) } else { Err(absent()) };
+        fs::remove_dir(&group)?;
+        result
+    }
+}
+
+/// What a group may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Limits {
+    /// Bytes of memory; swap is off.
+    pub memory: u64,
+    /// Processes and threads.
+    pub pids: u64,
+    /// Thousandths of a processor.
+    pub cpu_millis: u64,
+}
+
+impl Limits {
+    /// The files to write, in order, for one controller. The first must succeed; later ones may not exist.
+    fn settings(&self, version: Version, controller: &str) -> Vec<(&'static str, String)> {
+        const PERIOD: u64 = 100_000;
+        let quota = (self.cpu_millis * PERIOD / 1000).max(1000);
+        match (version, controller) {
+            (Version::One, "memory") => vec![
+                ("memory.limit_in_bytes", self.memory.to_string()),
+                ("memory.memsw.limit_in_bytes", self.memory.to_string()),
+                ("memory.swappiness", "0".into()),
+            ],
+            (Version::Two, "memory") => vec![("memory.max", self.memory.to_string()), ("memory.swap.max", "0".into())],
+            (_, "pids") => vec![("pids.max", self.pids.to_string())],
+            (Version::One, _) => vec![("cpu.cfs_quota_us", quota.to_string())],
+            (Version::Two, _) => vec![("cpu.max", format!("{quota} {PERIOD}"))],
+        }
+    }
+}
+
+/// The groups in which a run's sandboxes get theirs, held by descriptors so that no path is needed later.
+#[derive(Debug)]
+pub(crate) struct Parents {
+    parents: Vec<(OwnedFd, Version, Vec<&'static str>)>,
+}
+
+/// The groups of one sandbox.
+#[derive(Debug)]
+pub(crate) struct Group {
+    name: String,
+    directories: Vec<OwnedFd>,
+}
+
+impl Parents {
+    /// Finds, for every controller, the first hierarchy in which a group can be made. `None` if one has none: limits that
+    /// hold in part would be worse than limits that are known not to hold.
+    pub(crate) fn find() -> Option<Self> {
+        let hierarchies = hierarchies().ok()?;
+        let mut parents: Vec<(PathBuf, Version, Vec<&'static str>)> = Vec::new();
+        for controller in CONTROLLERS {
+            let hierarchy = hierarchies.iter().find(|hierarchy| hierarchy.try_controller(controller).is_ok())?;
+            match parents.iter_mut().find(|(directory, ..)| *directory == hierarchy.directory) {
+                Some((_, _, controllers)) => controllers.push(controller),
+                None => parents.push((hierarchy.directory.clone(), hierarchy.version, vec![controller])),
+            }
+        }
+        let opened = parents.into_iter().map(|(directory, version, controllers)| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            Some((open(&directory, flags, Mode::empty()).ok()?, version, controllers))
+        });
+        Some(Self { parents: opened.collect::<Option<_>>()? })
+    }
+
+    /// Makes the groups of one sandbox, with their limits.
+    pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Group> {
+        let mut group = Group { name: name.to_owned(), directories: Vec::new() };
+        for (parent, version, controllers) in &self.parents {
+            let made = mkdirat(parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
+                openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            });
+            let written = made.map_err(io::Error::from).and_then(|directory| {
+                for controller in controllers {
+                    for (index, (file, value)) in limits.settings(*version, controller).iter().enumerate() {
+                        let result = write_at(&directory, file, value);
+                        // Only the first setting is the limit itself; the rest depends on how the kernel was built.
+                        if index == 0 {
+                            result?;
+                        }
+                    }
+                }
+                group.directories.push(directory);
+                Ok(())
+            });
+            if let Err(error) = written {
+                self.remove(&group);
+                return Err(error);
+            }
+        }
+        Ok(group)
+    }
+
+    /// Removes a sandbox's groups; true when nothing is left of them.
+    pub(crate) fn remove(&self, group: &Group) -> bool {
+        let gone = |parent: &OwnedFd| match unlinkat(parent, group.name.as_str(), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => true,
+            Err(_) => false,
+        };
+        self.parents.iter().fold(true, |all, (parent, ..)| gone(parent) && all)
+    }
+}
+
+impl Group {
+    /// Puts a process into the groups.
+    pub(crate) fn add(&self, pid: i32) -> io::Result<()> {
+        self.directories.iter().try_for_each(|directory| write_at(directory, "cgroup.procs", &pid.to_string()))
+    }
+}
+
+fn write_at(directory: &OwnedFd, file: &str, value: &str) -> io::Result<()> {
+    let file = openat(directory, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(file, value.as_bytes())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "\
+25 24 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+26 25 0:23 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+27 25 0:24 / /sys/fs/cgroup/memory rw shared:1 master:2 - cgroup cgroup rw,memory
+28 25 0:25 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+garbage
+29 25 - cgroup
+";
+
+    #[test]
+    fn hybrid_hierarchies_are_found() {
+        let found = parse(HYBRID, "3:memory:/a/b\n2:cpu:/\n0::/c\n");
+        let expected =
+            [("cpu", "/sys/fs/cgroup/cpu/"), ("memory", "/sys/fs/cgroup/memory/a/b"), ("", "/sys/fs/cgroup/unified/c")];
+        let found: Vec<(String, String)> =
+            found.iter().map(|h| (h.controllers.join(","), h.directory.display().to_string())).collect();
+        assert_eq!(found, expected.map(|(c, d)| (c.to_owned(), d.to_owned())));
+    }
+
+    #[test]
+    fn a_mount_of_a_part_of_the_tree_is_followed() {
+        let found = parse("30 25 0:25 /docker/x /sys/fs/cgroup rw - cgroup2 cgroup rw", "0::/docker/x/inner\n");
+        assert_eq!(found[0].directory, Path::new("/sys/fs/cgroup/inner"));
+    }
+}

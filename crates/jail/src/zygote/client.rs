@@ -1,0 +1,128 @@
+//! The runner's side: starts the zygote and asks it for sandboxes.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use thiserror::Error;
+
+use super::protocol::{Reply, Request, Spec, receive, send};
+
+/// Why a sandbox could not be created.
+#[derive(Debug, Error)]
+pub enum CreateError {
+    /// The kernel refused a step.
+    #[error("{step} failed")]
+    Refused {
+        /// What was being done.
+        step: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The zygote is gone.
+    #[error("the helper process that creates sandboxes is gone")]
+    Gone(#[source] io::Error),
+}
+
+/// A running zygote. Dropping it ends all its sandboxes.
+#[derive(Debug)]
+pub struct Zygote {
+    socket: OwnedFd,
+    child: Child,
+}
+
+/// A program in memory that nobody can change any more.
+fn sealed(name: &str, program: &[u8]) -> io::Result<OwnedFd> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut left = program;
+    while !left.is_empty() {
+        let written = rustix::io::write(&file, left)?;
+        left = &left[written..];
+    }
+    fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
+    Ok(file)
+}
+
+/// Starts a program that finds `control` at number 3, in a session of its own.
+pub fn spawn_at_3(mut command: Command, control: &OwnedFd) -> io::Result<Child> {
+    inherit(&mut command, &[control]);
+    command.spawn()
+}
+
+/// Has `command` find these descriptors at 3, 4 and so on, in a session of its own that Ctrl-C does not reach.
+fn inherit(command: &mut Command, descriptors: &[&OwnedFd]) {
+    let numbers: Vec<i32> = descriptors.iter().map(|fd| fd.as_raw_fd()).collect();
+    // WHY: a program that is executed finds descriptors by number, and the standard library passes only three.
+    // SAFETY: between fork and exec only fcntl, dup2, close and setsid are called, which are async-signal-safe; nothing
+    // is allocated. All copies are made high up first, so that no number is overwritten before it is used.
+    unsafe {
+        command.pre_exec(move || {
+            let mut high = [-1; 4];
+            for (copy, number) in high.iter_mut().zip(&numbers) {
+                *copy = libc::fcntl(*number, libc::F_DUPFD, 10);
+            }
+            for (copy, number) in high.iter().take(numbers.len()).zip(3..) {
+                if *copy == -1 || libc::dup2(*copy, number) == -1 || libc::close(*copy) == -1 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
+            libc::setsid();
+            Ok(())
+        });
+    }
+}
+
+impl Zygote {
+    /// Starts `zygote`, which puts `guest` into every sandbox; both are static programs.
+    pub fn start(zygote: &[u8], guest: &[u8]) -> io::Result<Self> {
+        let (zygote, guest) = (sealed("ringfence-zygote", zygote)?, sealed("ringfence-guest", guest)?);
+        // High up: the numbers that the program's own descriptors get must not be its own number.
+        let zygote = rustix::io::fcntl_dupfd_cloexec(&zygote, 100)?;
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let mut command = Command::new(format!("/proc/self/fd/{}", zygote.as_raw_fd()));
+        command.arg0("ringfence-zygote").env_clear().current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        inherit(&mut command, &[&theirs, &guest]);
+        Ok(Self { child: command.spawn()?, socket })
+    }
+
+    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<i32, CreateError> {
+        send(&self.socket, request, descriptors).map_err(CreateError::Gone)?;
+        match receive::<Reply>(&self.socket).map_err(CreateError::Gone)? {
+            Some((Reply::Created { pid }, _)) => Ok(pid),
+            Some((Reply::Destroyed, _)) => Ok(0),
+            Some((Reply::Failed { step, errno }, _)) => {
+                Err(CreateError::Refused { step, source: io::Error::from_raw_os_error(errno) })
+            }
+            None => Err(CreateError::Gone(io::Error::from(io::ErrorKind::UnexpectedEof))),
+        }
+    }
+
+    /// Creates a sandbox whose guest speaks on `control`; returns the host's number of its first process. Blocks for a
+    /// few milliseconds. One request at a time: callers share the zygote behind a lock.
+    pub fn create(&mut self, spec: Spec, control: &OwnedFd) -> Result<i32, CreateError> {
+        self.ask(&Request::Create(Box::new(spec)), &[control.as_fd()])
+    }
+
+    /// Ends a sandbox and removes what it was made of.
+    pub fn destroy(&mut self, id: u32) -> Result<(), CreateError> {
+        self.ask(&Request::Destroy { id }, &[]).map(|_| ())
+    }
+
+    /// The zygote's own process number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Zygote {
+    fn drop(&mut self) {
+        // The end of the socket is the order to clean up and leave.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let _ = self.child.wait();
+    }
+}

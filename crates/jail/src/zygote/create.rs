@@ -1,0 +1,138 @@
+//! A new sandbox, as its parent sees it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+use super::home::{Home, Rights};
+use super::inside::{self, Inside};
+use super::protocol::{Spec, receive, send};
+use super::{During as _, Trouble, image};
+use crate::cgroups::Group;
+use crate::syscalls::{self, Side};
+
+/// Id ranges lie up here, where no distribution gives ids to users, subordinate ids or containers of other engines.
+const FIRST_RANGE: u32 = 0x6000_0000;
+const RANGE: u32 = 0x1_0000;
+const RANGES: u32 = 0x1000;
+
+/// A sandbox as the zygote knows it.
+pub(super) struct Sandbox {
+    pub(super) pid: i32,
+    pub(super) pidfd: OwnedFd,
+    pub(super) group: Option<Group>,
+    /// Held while the sandbox lives: nobody else on this machine uses its ids.
+    _range: Option<File>,
+}
+
+/// Where the new root's mounts go, and the descriptors travel in packets of a few.
+const PER_PACKET: usize = 4;
+
+pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<Sandbox, Trouble> {
+    let (owner, range) = match home.rights {
+        Rights::Root => {
+            let (owner, lock) = reserve_range(&mut home.id_ranges).during("reserving an id range")?;
+            (owner, Some(lock))
+        }
+        Rights::User => (0, None),
+    };
+    let group = match (&home.parents, &spec.limits) {
+        (Some(parents), Some(limits)) => Some(parents.make(&spec.name, limits).during("making the control group")?),
+        (None, Some(_)) => {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)).during("making the control group");
+        }
+        (_, None) => None,
+    };
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
+    let namespaces = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS;
+    // SAFETY: the zygote never has more than one thread.
+    let side = unsafe { syscalls::clone_into(namespaces) };
+    let (pid, pidfd) = match side.during("cloning into new namespaces")? {
+        Side::Child => {
+            drop(ours);
+            let inside = Inside { orders: theirs, control, guest: home.guest.as_fd(), filter: &home.filter, spec };
+            inside::run(inside)
+        }
+        Side::Parent { pid, pidfd } => (pid, pidfd),
+    };
+    drop((theirs, control));
+    let sandbox = Sandbox { pid, pidfd, group, _range: range };
+    match prepare(home, spec, &sandbox, owner, &ours) {
+        Ok(()) => Ok(sandbox),
+        Err(trouble) => {
+            let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
+            let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
+            if let (Some(parents), Some(group)) = (&home.parents, &sandbox.group) {
+                parents.remove(group);
+            }
+            Err(trouble)
+        }
+    }
+}
+
+/// Gives the child its ids, its group and its root, and waits until it is the guest.
+fn prepare(home: &mut Home, spec: &Spec, sandbox: &Sandbox, owner: u32, orders: &OwnedFd) -> Result<(), Trouble> {
+    let proc = format!("/proc/{}", sandbox.pid);
+    let count = match home.rights {
+        Rights::Root => RANGE,
+        Rights::User => 1,
+    };
+    if home.rights == Rights::User {
+        fs::write(format!("{proc}/setgroups"), "deny").during("writing the id maps")?;
+    }
+    for map in ["uid_map", "gid_map"] {
+        fs::write(format!("{proc}/{map}"), format!("0 {owner} {count}")).during("writing the id maps")?;
+    }
+    if let Some(group) = &sandbox.group {
+        group.add(sandbox.pid).during("entering the control group")?;
+    }
+    let userns = File::open(format!("{proc}/ns/user")).during("opening the user namespace")?;
+    let tree = image::build(home, spec, userns.as_fd(), owner)?;
+    for part in tree.chunks(PER_PACKET) {
+        let places: Vec<&str> = part.iter().map(|(place, _)| place.as_str()).collect();
+        let mounts: Vec<BorrowedFd<'_>> = part.iter().map(|(_, mount)| mount.as_fd()).collect();
+        send(orders, &places, &mounts).during("handing over the root")?;
+    }
+    send(orders, &Vec::<&str>::new(), &[]).during("handing over the root")?;
+    // The socket closes by itself when the guest is executed; before that, only trouble is reported.
+    match receive::<inside::Report>(orders).during("waiting for the guest")? {
+        None => Ok(()),
+        Some((report, _)) => Err(report.into_trouble()),
+    }
+}
+
+/// Takes a free range of ids. Its lock is a file that dies with the zygote.
+fn reserve_range(next: &mut u32) -> io::Result<(u32, File)> {
+    use rustix::fs::{FlockOperation, flock};
+    // The workshop hides /run, so the locks live in /dev/shm, root's own directory.
+    let directory = std::path::Path::new("/dev/shm/ringfence-ids");
+    match fs::create_dir(directory) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    let metadata = fs::symlink_metadata(directory)?;
+    // Somebody else's directory (or link) there is an attack, or at least not ours.
+    if !metadata.is_dir() || std::os::unix::fs::MetadataExt::uid(&metadata) != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    let start = std::process::id();
+    for _ in 0..RANGES {
+        let slot = start.wrapping_mul(61).wrapping_add(*next) % RANGES;
+        *next = next.wrapping_add(1);
+        let file = File::options().create(true).truncate(false).write(true).open(directory.join(slot.to_string()))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Ok((FIRST_RANGE + slot * RANGE, file));
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EBUSY))
+}

@@ -1,0 +1,61 @@
+//! The zygote's own surroundings: a mount namespace with a private place to build in, and what all sandboxes share.
+
+use std::os::fd::OwnedFd;
+
+use libc::sock_filter;
+use rustix::fs::{CWD, Mode, mkdirat};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::process::{getegid, geteuid};
+
+use super::{During as _, Trouble, synthetic};
+use crate::cgroups::Parents;
+use crate::{filter, syscalls};
+
+/// Where the zygote builds: its own tmpfs over a directory that every Linux has and that is never mounted into a sandbox.
+pub(super) const WORKSHOP: &str = "/run";
+/// In the workshop: where a child mounts its new root before it goes there.
+pub(super) const NEW_ROOT: &str = "/run/root";
+/// In the workshop: the synthetic part of the image `host`.
+pub(super) const SYNTHETIC: &str = "/run/host";
+
+/// Which rights the zygote has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// The host's root: own id ranges, control groups.
+    Root,
+    /// Root of a user namespace of its own, with a single id.
+    User,
+}
+
+/// What is shared by all sandboxes of a run.
+pub(super) struct Home {
+    pub(super) guest: OwnedFd,
+    pub(super) rights: Rights,
+    pub(super) parents: Option<Parents>,
+    pub(super) filter: Vec<sock_filter>,
+    pub(super) host_image: Option<synthetic::HostImage>,
+    pub(super) id_ranges: u32,
+}
+
+impl Home {
+    pub(super) fn make(guest: OwnedFd) -> Result<Self, Trouble> {
+        // Before the workshop hides anything: the groups are found by their paths.
+        let parents = Parents::find();
+        let rights = if geteuid().is_root() { Rights::Root } else { Rights::User };
+        if rights == Rights::User {
+            let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+            syscalls::unshare(libc::CLONE_NEWUSER).during("entering a user namespace")?;
+            let write = |file: &str, text: String| std::fs::write(format!("/proc/self/{file}"), text);
+            write("setgroups", "deny".into()).during("writing the id maps")?;
+            write("uid_map", format!("0 {uid} 1")).during("writing the id maps")?;
+            write("gid_map", format!("0 {gid} 1")).during("writing the id maps")?;
+        }
+        syscalls::unshare(libc::CLONE_NEWNS).during("entering a mount namespace")?;
+        let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+        mount_change("/", private).during("making the mounts private")?;
+        mount("tmpfs", WORKSHOP, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=64m")
+            .during("mounting the workshop")?;
+        mkdirat(CWD, NEW_ROOT, Mode::from_raw_mode(0o755)).during("making the workshop's directories")?;
+        Ok(Self { guest, rights, parents, filter: filter::program(), host_image: None, id_ranges: 0 })
+    }
+}

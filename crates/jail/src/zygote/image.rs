@@ -1,0 +1,194 @@
+//! A sandbox's root as mounts that are not attached anywhere yet.
+//!
+//! Lower layers are shown with the owners that the sandbox's id range gives them, so nothing is ever copied or chowned.
+//! The names in the overlay's options are the workshop's: no path of the host shows up in the sandbox's mountinfo.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount, open_tree, unmount,
+};
+
+use super::home::{Home, Rights, SYNTHETIC, WORKSHOP};
+use super::protocol::{Image, Spec};
+use super::{During as _, Trouble, synthetic};
+use crate::syscalls::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
+
+/// Mounts to be attached at these places of the new root, in this order; the root itself is first, at "".
+pub(super) type Tree = Vec<(String, OwnedFd)>;
+
+/// A copy of the mount at `path` that is attached nowhere.
+fn detached(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    Ok(open_tree(CWD, path, flags)?)
+}
+
+/// A directory as a lower layer: a mount of its own with mapped owners, attached at `at` while the overlay is made.
+fn attach_lower(path: &Path, at: &Path, userns: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let lower = detached(path, false)?;
+    if let Some(userns) = userns {
+        // A file system that cannot do it shows its files as nobody's: poorer, not less safe.
+        let _ = syscalls::mount_setattr(&lower, 0, Some(userns), false);
+    }
+    fs::create_dir(at)?;
+    move_mount(&lower, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(())
+}
+
+/// The place where one sandbox's layers are put together; it is gone when this is dropped, the mounts made of it stay.
+struct Bench {
+    path: PathBuf,
+    attached: Vec<PathBuf>,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for path in self.attached.iter().rev().chain([&self.path]) {
+            let _ = unmount(path, UnmountFlags::DETACH);
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Builds the root that `spec` describes. `userns` is the sandbox's, for its id range; `owner` its root's id on the host.
+pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner: u32) -> Result<Tree, Trouble> {
+    if spec.image == Image::Host && home.host_image.is_none() {
+        home.host_image = Some(synthetic::build().during("building the host image")?);
+    }
+    let bench = Bench { path: Path::new(WORKSHOP).join(format!("box-{}", spec.id)), attached: Vec::new() };
+    fs::create_dir(&bench.path).during("making the sandbox's directory")?;
+    let options = format!("mode=755,size={},nr_inodes={}", spec.disk, spec.inodes);
+    let options = CString::new(options).unwrap_or_default();
+    mount("tmpfs", &bench.path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
+        .during("mounting the writable layer")?;
+    let mut workshop = Layers { bench, home, userns, owner };
+    let mut tree = Tree::new();
+    match &spec.image {
+        Image::Directory(path) => tree.push((String::new(), workshop.overlay("root", Path::new(path))?)),
+        Image::Host => {
+            tree.push((String::new(), workshop.overlay("root", Path::new(SYNTHETIC))?));
+            tree.push(("usr".into(), workshop.overlay("usr", Path::new("/usr"))?));
+            for name in workshop.home.host_image.iter().flat_map(|image| image.program_directories.clone()) {
+                let programs = detached(&Path::new("/").join(name), false).during("showing the host's programs")?;
+                syscalls::mount_setattr(&programs, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, None, false)
+                    .during("showing the host's programs")?;
+                tree.push((name.into(), programs));
+            }
+        }
+    }
+    for wanted in &spec.mounts {
+        let shown = detached(Path::new(&wanted.source), true).during("opening a mount's source")?;
+        let set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | if wanted.writable { 0 } else { MOUNT_ATTR_RDONLY };
+        syscalls::mount_setattr(&shown, set, None, true).during("restricting a mount")?;
+        if home_maps_ids(workshop.home) {
+            // So that the sandbox's root can use what belongs to the operator. Not every file system can do it.
+            let _ = syscalls::mount_setattr(&shown, 0, Some(userns), true);
+        }
+        let shown = if wanted.writable { shown } else { workshop.veil(shown)? };
+        tree.push((wanted.target.trim_start_matches('/').to_owned(), shown));
+    }
+    Ok(tree)
+}
+
+fn home_maps_ids(home: &Home) -> bool {
+    home.rights == Rights::Root
+}
+
+struct Layers<'a> {
+    bench: Bench,
+    home: &'a Home,
+    userns: BorrowedFd<'a>,
+    owner: u32,
+}
+
+impl Layers<'_> {
+    /// An overlay with `lower` below and an empty layer of the sandbox's own on top.
+    fn overlay(&mut self, name: &str, lower: &Path) -> Result<OwnedFd, Trouble> {
+        let directory = self.bench.path.join(name);
+        let place = |part: &str| directory.join(part);
+        fs::create_dir(&directory).during("making a layer")?;
+        for part in ["upper", "work"] {
+            fs::create_dir(place(part)).during("making a layer")?;
+            fs::set_permissions(place(part), fs::Permissions::from_mode(0o755)).during("making a layer")?;
+            if self.home.rights == Rights::Root {
+                chown(place(part), Some(self.owner), Some(self.owner)).during("giving a layer to the sandbox")?;
+            }
+        }
+        let idmap = home_maps_ids(self.home).then_some(self.userns);
+        attach_lower(lower, &place("lower"), idmap).during("attaching a lower layer")?;
+        self.bench.attached.push(place("lower"));
+        let mut lowers = vec![place("lower")];
+        if name == "usr" {
+            lowers.insert(0, self.mask(&directory).during("hiding /usr/local")?);
+        }
+        let joined = lowers.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
+        let overlay = || -> io::Result<OwnedFd> {
+            let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_set_string(fs.as_fd(), "source", "sandbox")?;
+            fsconfig_set_string(fs.as_fd(), "lowerdir", joined.as_str())?;
+            fsconfig_set_string(fs.as_fd(), "upperdir", place("upper"))?;
+            fsconfig_set_string(fs.as_fd(), "workdir", place("work"))?;
+            if self.home.rights == Rights::User {
+                fsconfig_set_flag(fs.as_fd(), "userxattr")?;
+            }
+            fsconfig_create(fs.as_fd())?;
+            Ok(fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)?)
+        };
+        overlay().during("making the overlay")
+    }
+
+    /// A read-only directory behind an overlay of its own, so that mountinfo does not show where on the host it lies. A
+    /// single file, or a file system that an overlay cannot have below it, is shown as it is.
+    fn veil(&mut self, shown: OwnedFd) -> Result<OwnedFd, Trouble> {
+        let directory = self.bench.path.join(format!("mount-{}", self.bench.attached.len()));
+        let is_directory =
+            rustix::fs::fstat(&shown).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
+        if !is_directory {
+            return Ok(shown);
+        }
+        let (lower, empty) = (directory.join("lower"), directory.join("empty"));
+        for path in [&directory, &lower, &empty] {
+            fs::create_dir(path).during("making a layer")?;
+        }
+        move_mount(&shown, c"", CWD, &lower, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during("attaching a mount")?;
+        self.bench.attached.push(lower.clone());
+        let overlay = || -> io::Result<OwnedFd> {
+            let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+            fsconfig_set_string(fs.as_fd(), "source", "mount")?;
+            fsconfig_set_string(fs.as_fd(), "lowerdir", format!("{}:{}", empty.display(), lower.display()))?;
+            if self.home.rights == Rights::User {
+                fsconfig_set_flag(fs.as_fd(), "userxattr")?;
+            }
+            fsconfig_create(fs.as_fd())?;
+            let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+                | MountAttrFlags::MOUNT_ATTR_NOSUID
+                | MountAttrFlags::MOUNT_ATTR_RDONLY;
+            Ok(fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+        };
+        // `shown` is attached now; a copy serves where the overlay cannot.
+        overlay().or_else(|_| detached(&lower, true)).during("showing a mount")
+    }
+
+    /// A layer above the host's /usr in which `local` is empty: what the operator installed is not the sandbox's.
+    fn mask(&self, directory: &Path) -> io::Result<PathBuf> {
+        let mask = directory.join("mask");
+        fs::create_dir(&mask)?;
+        fs::create_dir(mask.join("local"))?;
+        let opaque = if self.home.rights == Rights::User { "user.overlay.opaque" } else { "trusted.overlay.opaque" };
+        rustix::fs::setxattr(mask.join("local"), opaque, b"y", rustix::fs::XattrFlags::empty())?;
+        for part in ["local/bin", "local/lib", "local/sbin", "local/share"] {
+            fs::create_dir(mask.join(part))?;
+        }
+        Ok(mask)
+    }
+}

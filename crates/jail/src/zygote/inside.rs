@@ -1,0 +1,334 @@
+//! A new sandbox, as its first process sees it: from a copy of the zygote to the guest.
+//!
+//! The order matters. Mounts need rights, so rights go last; the filter forbids what comes before it, so it is nearly
+//! last; and nothing of the host may be reachable when the guest starts.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use libc::sock_filter;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2, symlinkat};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, mount, mount_bind, move_mount, unmount,
+};
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit, umask};
+use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
+use serde::{Deserialize, Serialize};
+
+use super::home::NEW_ROOT;
+use super::protocol::{Spec, receive, send};
+use super::{During as _, Trouble};
+use crate::landlock;
+use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
+
+/// Everything the child needs; it was copied with the zygote.
+pub(super) struct Inside<'a> {
+    pub(super) orders: OwnedFd,
+    pub(super) control: OwnedFd,
+    pub(super) guest: BorrowedFd<'a>,
+    pub(super) filter: &'a [sock_filter],
+    pub(super) spec: &'a Spec,
+}
+
+/// What the child says when it fails.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Report {
+    step: String,
+    errno: i32,
+}
+
+/// Steps are few; a report names one of them by its text.
+impl Report {
+    pub(super) fn into_trouble(self) -> Trouble {
+        let step = STEPS.into_iter().find(|step| *step == self.step).unwrap_or("starting the guest");
+        Trouble { step, error: io::Error::from_raw_os_error(self.errno) }
+    }
+}
+
+const STEPS: [&str; 17] = [
+    "becoming root inside",
+    "receiving the root",
+    "entering a cgroup namespace",
+    "mounting the root",
+    "mounting /proc",
+    "hiding parts of /proc",
+    "making /dev",
+    "mounting what was asked for",
+    "setting up loopback",
+    "naming the sandbox",
+    "going to the new root",
+    "setting limits",
+    "dropping capabilities",
+    "tying the sandbox to its parent",
+    "confining with Landlock",
+    "arranging descriptors",
+    "loading the system-call filter",
+];
+
+/// Device nodes that a program may expect and that give nothing away.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Links that a program may expect in /dev.
+const LINKS: [(&str, &str); 5] = [
+    ("ptmx", "pts/ptmx"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+/// Parts of /proc that speak of the host, hidden behind an empty file or directory.
+const HIDDEN_FILES: [&str; 9] =
+    ["kcore", "keys", "key-users", "kallsyms", "kmsg", "timer_list", "sched_debug", "sysrq-trigger", "config.gz"];
+const HIDDEN_DIRECTORIES: [&str; 5] = ["acpi", "scsi", "asound", "driver", "bus"];
+/// Parts of /proc that may be read and never written.
+const READ_ONLY: [&str; 4] = ["sys", "irq", "fs", "tty"];
+
+/// Capabilities that programs of a container use, all of them only over the sandbox's own files, ids and processes.
+fn kept() -> CapabilitySet {
+    CapabilitySet::CHOWN
+        | CapabilitySet::DAC_OVERRIDE
+        | CapabilitySet::FOWNER
+        | CapabilitySet::FSETID
+        | CapabilitySet::KILL
+        | CapabilitySet::SETGID
+        | CapabilitySet::SETUID
+        | CapabilitySet::SETPCAP
+        | CapabilitySet::SETFCAP
+        | CapabilitySet::NET_BIND_SERVICE
+        | CapabilitySet::AUDIT_WRITE
+}
+
+/// Becomes the guest, or says why not and ends.
+pub(super) fn run(inside: Inside<'_>) -> ! {
+    let Inside { orders, control, guest, filter, spec } = inside;
+    let trouble = match become_guest(&orders, &control, guest, filter, spec) {
+        Ok(error) => Trouble { step: "starting the guest", error },
+        Err(trouble) => trouble,
+    };
+    let report = Report { step: trouble.step.to_owned(), errno: trouble.error.raw_os_error().unwrap_or(libc::EIO) };
+    // If nobody listens, nobody waits either.
+    let _ = send(&orders, &report, &[]);
+    syscalls::exit_now(1)
+}
+
+fn become_guest(
+    orders: &OwnedFd,
+    control: &OwnedFd,
+    guest: BorrowedFd<'_>,
+    filter: &[sock_filter],
+    spec: &Spec,
+) -> Result<io::Error, Trouble> {
+    let tree = receive_tree(orders).during(STEPS[1])?;
+    // Only now are the ids mapped.
+    become_root().during(STEPS[0])?;
+    // Only now is the process in its group, which becomes the root of what it sees.
+    syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
+    umask(Mode::from_raw_mode(0o022));
+    attach(&tree).during(STEPS[3])?;
+    mount_proc().during(STEPS[4])?;
+    hide_parts_of_proc().during(STEPS[5])?;
+    make_dev().during(STEPS[6])?;
+    syscalls::loopback_up().during(STEPS[8])?;
+    rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
+    go_to_new_root().during(STEPS[10])?;
+    set_limits().during(STEPS[11])?;
+    let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(STEPS[10])?;
+    set_parent_process_death_signal(Some(Signal::KILL)).during(STEPS[13])?;
+    if !spec.allow_setuid {
+        rustix::thread::set_no_new_privs(true).during(STEPS[12])?;
+    }
+    // Before the capabilities go: with `allow_setuid`, being root here is what permits the next two. What follows them is
+    // on the list.
+    landlock::confine(&root).during(STEPS[14])?;
+    syscalls::load_filter(filter).during(STEPS[16])?;
+    drop_capabilities().during(STEPS[12])?;
+    arrange_descriptors(control).during(STEPS[15])?;
+    Ok(syscalls::exec_descriptor(guest, c"ringfence-guest"))
+}
+
+fn receive_tree(orders: &OwnedFd) -> io::Result<Vec<(String, OwnedFd)>> {
+    let mut tree = Vec::new();
+    loop {
+        let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
+        let (places, mounts) = receive::<Vec<String>>(orders)?.ok_or_else(ended)?;
+        if places.is_empty() {
+            return Ok(tree);
+        }
+        tree.extend(places.into_iter().zip(mounts));
+    }
+}
+
+fn become_root() -> io::Result<()> {
+    let (uid, gid) = (Uid::ROOT, Gid::ROOT);
+    // A plain user's groups cannot be dropped in a user namespace (user_namespaces(7)); they show as nobody's.
+    let _ = rustix::thread::set_thread_groups(&[]);
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    Ok(())
+}
+
+fn at_root(place: &str) -> PathBuf {
+    Path::new(NEW_ROOT).join(place)
+}
+
+fn attach(tree: &[(String, OwnedFd)]) -> io::Result<()> {
+    for (place, mount) in tree {
+        if place.is_empty() {
+            move_mount(mount, c"", CWD, NEW_ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+            continue;
+        }
+        let target = make_target(place, mount)?;
+        move_mount(
+            mount,
+            c"",
+            &target,
+            c"",
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
+        )?;
+    }
+    Ok(())
+}
+
+/// The place of a mount in the new root, made if it is not there. An image's links are not followed: one of them could
+/// lead the mount elsewhere.
+fn make_target(place: &str, mount: &OwnedFd) -> io::Result<OwnedFd> {
+    let is_directory = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(mount)?.st_mode).is_dir();
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let mut directory = open(NEW_ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let parts: Vec<&str> = place.split('/').filter(|part| !part.is_empty()).collect();
+    for (index, part) in parts.iter().enumerate() {
+        let last = index + 1 == parts.len();
+        if last && !is_directory {
+            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            drop(openat(&directory, *part, flags, Mode::from_raw_mode(0o644))?);
+        } else {
+            match mkdirat(&directory, *part, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        directory = openat2(&directory, *part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    }
+    Ok(directory)
+}
+
+/// A file system of its own, mounted at a place of the new root.
+fn mount_new(kind: &str, place: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<()> {
+    let fs = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        fsconfig_set_string(fs.as_fd(), *key, *value)?;
+    }
+    fsconfig_create(fs.as_fd())?;
+    let mounted = fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    let target = make_target(place, &mounted)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&mounted, c"", &target, c"", flags)?;
+    Ok(())
+}
+
+fn strict() -> MountAttrFlags {
+    MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC
+}
+
+fn mount_proc() -> io::Result<()> {
+    mount_new("proc", "proc", &[], strict())
+}
+
+fn hide_parts_of_proc() -> io::Result<()> {
+    for name in HIDDEN_FILES {
+        let path = at_root("proc").join(name);
+        if path.exists() {
+            mount_bind("/dev/null", &path)?;
+        }
+    }
+    for name in HIDDEN_DIRECTORIES {
+        let path = at_root("proc").join(name);
+        if path.is_dir() {
+            mount(
+                "tmpfs",
+                &path,
+                "tmpfs",
+                MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
+                c"size=0,nr_inodes=1",
+            )?;
+        }
+    }
+    for name in READ_ONLY {
+        let path = at_root("proc").join(name);
+        if path.is_dir() {
+            mount_bind(&path, &path)?;
+            let bound = open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            syscalls::mount_setattr(&bound, MOUNT_ATTR_RDONLY, None, true)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_dev() -> io::Result<()> {
+    let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    mount_new("tmpfs", "dev", &[("mode", "755"), ("size", "64k"), ("nr_inodes", "64")], plain)?;
+    for name in DEVICES {
+        let path = at_root("dev").join(name);
+        drop(open(&path, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
+        mount_bind(Path::new("/dev").join(name), &path)?;
+    }
+    mount_new("devpts", "dev/pts", &[("mode", "620"), ("ptmxmode", "666")], plain)?;
+    mount_new("tmpfs", "dev/shm", &[("mode", "1777"), ("size", "64m")], strict())?;
+    for (name, target) in LINKS {
+        symlinkat(target, CWD, at_root("dev").join(name))?;
+    }
+    Ok(())
+}
+
+fn go_to_new_root() -> io::Result<()> {
+    rustix::process::chdir(NEW_ROOT)?;
+    syscalls::pivot_root_here()?;
+    // The old root lies on top of the new one now: take it off, and with it every path to the host.
+    unmount(".", UnmountFlags::DETACH)?;
+    rustix::process::chdir("/")?;
+    Ok(())
+}
+
+fn set_limits() -> io::Result<()> {
+    let lower = |resource: Resource, wanted: u64| {
+        let current = rustix::process::getrlimit(resource);
+        // Raising a limit needs a right that even root may lack: they are only ever lowered.
+        let bounded = current.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+        setrlimit(resource, Rlimit { current: Some(bounded), maximum: Some(bounded) })
+    };
+    lower(Resource::Core, 0)?;
+    lower(Resource::Nofile, 65_536)?;
+    lower(Resource::Memlock, 8 << 20)?;
+    Ok(())
+}
+
+fn drop_capabilities() -> io::Result<()> {
+    let kept = kept();
+    for number in 0..64 {
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        if !kept.contains(capability) {
+            match rustix::thread::remove_capability_from_bounding_set(capability) {
+                Ok(()) => {}
+                // The kernel knows no capability of this number, nor any above.
+                Err(rustix::io::Errno::INVAL) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    rustix::thread::set_capabilities(None, sets)?;
+    Ok(())
+}
+
+/// Standard streams lead nowhere, the control stream is number 3, and nothing else survives the exec.
+fn arrange_descriptors(control: &OwnedFd) -> io::Result<()> {
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    // A number below 3 cannot be in use any more, but 3 itself may be: move over it.
+    syscalls::close_on_exec_from(3)?;
+    syscalls::inherit_at(control, 3)
+}

@@ -1,0 +1,41 @@
+//! The zygote: a small static helper that creates sandboxes.
+//!
+//! It is executed early, so that no large process is ever forked; it holds the sandboxes' groups and mounts; and it
+//! outlives a runner that is killed: when the runner's socket ends, it ends every sandbox, removes what it made and exits.
+//! If the zygote itself is killed, the kernel ends its sandboxes with it.
+//!
+//! Files tell the story: [`client`](Zygote) starts it, `serve` is its loop, `home` its own surroundings, `create` the
+//! parent's side of a new sandbox, `inside` the child's, `image` and `synthetic` what the sandbox finds as its root.
+
+mod client;
+mod create;
+mod home;
+mod image;
+mod inside;
+mod protocol;
+mod serve;
+mod synthetic;
+
+use std::io;
+
+pub use client::{CreateError, Zygote, spawn_at_3};
+pub use protocol::{Image, Mount, Spec};
+pub use serve::main;
+
+/// What could not be done, and what the kernel said.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    step: &'static str,
+    error: io::Error,
+}
+
+/// Names the step that failed.
+pub(crate) trait During<T> {
+    fn during(self, step: &'static str) -> Result<T, Trouble>;
+}
+
+impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
+    fn during(self, step: &'static str) -> Result<T, Trouble> {
+        self.map_err(|error| Trouble { step, error: error.into() })
+    }
+}

@@ -1,0 +1,112 @@
+//! What runner and zygote say to each other: one record per packet, descriptors beside it. Both ends are ours.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::cgroups::Limits;
+
+/// The longest record.
+const MAX_PACKET: usize = 64 << 10;
+/// The most descriptors beside one.
+const MAX_DESCRIPTORS: usize = 4;
+
+/// What a sandbox's root is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Image {
+    /// The host's programs, and nothing else of the host.
+    Host,
+    /// A directory on the host.
+    Directory(String),
+}
+
+/// A host path that is shown inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// The host's path, absolute.
+    pub source: String,
+    /// The path inside, absolute.
+    pub target: String,
+    /// Whether it may be written.
+    pub writable: bool,
+}
+
+/// A sandbox to create.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Unique in its run.
+    pub id: u32,
+    /// Part of the names of its groups: unique on this machine.
+    pub name: String,
+    /// Its root.
+    pub image: Image,
+    /// Its limits; `None` where the host cannot hold any.
+    pub limits: Option<Limits>,
+    /// Bytes that it may write.
+    pub disk: u64,
+    /// Files that it may make.
+    pub inodes: u64,
+    /// Host paths that are shown inside.
+    pub mounts: Vec<Mount>,
+    /// Whether setuid programs work inside (within its own user namespace).
+    pub allow_setuid: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// The guest's end of the control stream comes with it.
+    Create(Box<Spec>),
+    Destroy {
+        id: u32,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Created { pid: i32 },
+    Destroyed,
+    Failed { step: String, errno: i32 },
+}
+
+pub(crate) fn send(socket: impl AsFd, record: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let bytes = postcard::to_allocvec(record).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    if bytes.len() > MAX_PACKET {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a sandbox's description is too long"));
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The next record and its descriptors; `None` at the end.
+pub(crate) fn receive<R: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(R, Vec<OwnedFd>)>> {
+    let mut bytes = vec![0; MAX_PACKET];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let message = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = ancillary
+        .drain()
+        .filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    if message.bytes == 0 {
+        return Ok(None);
+    }
+    let record =
+        postcard::from_bytes(&bytes[..message.bytes]).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok(Some((record, descriptors)))
+}

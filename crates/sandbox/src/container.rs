@@ -1,0 +1,145 @@
+//! The embedded engine: containers without a daemon, through the zygote.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jail::cgroups::Limits;
+use jail::zygote::{Image, Mount, Spec, Zygote};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tokio::net::UnixStream;
+
+use crate::programs::{GUEST, ZYGOTE};
+use crate::sandbox::{Backing, Sandbox, StartError};
+use crate::session::Session;
+
+/// Files per byte of disk: enough for source trees, few enough that an inode bomb ends early.
+const BYTES_PER_INODE: u64 = 4096;
+
+/// A sandbox to create.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Its root.
+    pub image: Image,
+    /// Memory, processes and cpu; `None` where the plan says that nothing holds them.
+    pub limits: Option<Limits>,
+    /// Bytes that it may write.
+    pub disk: u64,
+    /// Host paths that are shown inside.
+    pub mounts: Vec<Mount>,
+    /// Whether setuid programs work inside.
+    pub allow_setuid: bool,
+}
+
+/// The embedded engine of one run. Cloning it shares the helper; the last clone ends it and every sandbox.
+#[derive(Clone)]
+pub struct Containers {
+    zygote: Arc<Mutex<Zygote>>,
+    next: Arc<AtomicU32>,
+    run: String,
+}
+
+impl std::fmt::Debug for Containers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Containers").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+struct Held {
+    zygote: Arc<Mutex<Zygote>>,
+    id: u32,
+}
+
+impl Backing for Held {
+    fn stop(&mut self) -> Result<(), StartError> {
+        Ok(self.zygote.lock().unwrap_or_else(PoisonError::into_inner).destroy(self.id)?)
+    }
+}
+
+impl Containers {
+    /// Starts the helper process of a run. `run` is part of the names of control groups: unique on this machine.
+    pub fn start(run: impl Into<String>) -> Result<Self, StartError> {
+        let zygote = Zygote::start(ZYGOTE, GUEST).map_err(StartError::Helper)?;
+        Ok(Self { zygote: Arc::new(Mutex::new(zygote)), next: Arc::new(AtomicU32::new(1)), run: run.into() })
+    }
+
+    /// The helper's process number.
+    pub fn helper(&self) -> u32 {
+        self.zygote.lock().unwrap_or_else(PoisonError::into_inner).pid()
+    }
+
+    /// Creates a sandbox.
+    pub async fn create(&self, request: Request) -> Result<Sandbox, StartError> {
+        for mount in &request.mounts {
+            check_source(Path::new(&mount.source))
+                .map_err(|why| StartError::Mount { path: mount.source.clone(), why })?;
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let helper = |error: std::io::Error| StartError::Helper(error);
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| helper(errno.into()))?;
+        let spec = Spec {
+            id,
+            name: format!("ringfence-{}-{id}", self.run),
+            image: request.image,
+            limits: request.limits,
+            disk: request.disk,
+            inodes: (request.disk / BYTES_PER_INODE).max(1024),
+            mounts: request.mounts,
+            allow_setuid: request.allow_setuid,
+        };
+        let zygote = Arc::clone(&self.zygote);
+        let created = tokio::task::spawn_blocking(move || {
+            zygote.lock().unwrap_or_else(PoisonError::into_inner).create(spec, &theirs)
+        });
+        created.await.map_err(|error| helper(std::io::Error::other(error)))??;
+        let held = Held { zygote: Arc::clone(&self.zygote), id };
+        let stream = std::os::unix::net::UnixStream::from(ours);
+        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
+        // From here on the sandbox is held: whatever fails ends it.
+        let mut held = Some(held);
+        match Session::open(stream).await {
+            Ok(session) => match held.take() {
+                Some(held) => Ok(Sandbox::new(session, Box::new(held))),
+                None => Err(helper(std::io::Error::from(std::io::ErrorKind::NotFound))),
+            },
+            Err(error) => {
+                if let Some(mut held) = held.take() {
+                    let _ = tokio::task::spawn_blocking(move || held.stop()).await;
+                }
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// How deep and how far a mount's source is searched for sockets.
+const MAX_DEPTH: usize = 8;
+const MAX_ENTRIES: usize = 20_000;
+
+/// Refuses a source that is, or holds, a socket: a read-only mount does not stop a connection to one.
+fn check_source(source: &Path) -> Result<(), String> {
+    use std::os::unix::fs::FileTypeExt as _;
+    // What a link leads to is what would be mounted: the checks must see it, so links are not taken at all.
+    let resolved = std::fs::canonicalize(source).map_err(|error| error.to_string())?;
+    let text = format!("{}:/x", resolved.display());
+    text.parse::<profile::Mount>().map_err(|error| error.to_string())?;
+    let mut open = vec![(resolved, 0)];
+    let mut seen = 0;
+    while let Some((path, depth)) = open.pop() {
+        let metadata = std::fs::symlink_metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let kind = metadata.file_type();
+        if kind.is_socket() {
+            return Err(format!("it holds the socket {}", path.display()));
+        }
+        seen += 1;
+        if seen > MAX_ENTRIES || depth > MAX_DEPTH {
+            return Err("it is too large to be searched for sockets; mount a part of it".into());
+        }
+        if kind.is_dir() {
+            let entries = std::fs::read_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            open.extend(entries.flatten().map(|entry| (entry.path(), depth + 1)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! Sandboxes: a provider starts an environment with the guest in it, a session speaks with the guest.
+//!
+//! Exec, streams, limits, timeouts, users and files are written once, in the guest and the [`Session`]; a provider only
+//! hands back a byte stream. The host believes nothing that comes out of it.
+
+mod container;
+mod local;
+mod operation;
+mod programs;
+mod sandbox;
+mod session;
+
+pub use container::{Containers, Request};
+pub use local::start_local;
+pub use operation::{Event, Input, Running};
+pub use sandbox::{Completed, Overflow, ReadError, Sandbox, StartError};
+pub use session::{Session, SessionError};
+pub use wire::{Entry, Exec, FailureKind, FileKind, Outcome, Stat, Stream, User, WindowSize};

@@ -1,0 +1,275 @@
+//! A sandbox: what its users do with it, whoever provides it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+use wire::{Entry, Exec, Host, MAX_FRAME, Outcome, Stat, Stream, WriteMode};
+
+use crate::operation::{Event, Running};
+use crate::session::{Session, SessionError};
+
+/// How much longer than its timeout a command may take before the sandbox is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a sandbox could not be started. Whose fault: the provider's, unless it says otherwise.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The helper process could not be started.
+    #[error("cannot start the helper process that creates sandboxes")]
+    Helper(#[source] io::Error),
+    /// The kernel refused.
+    #[error("cannot create a sandbox")]
+    Create(#[from] jail::zygote::CreateError),
+    /// The guest did not answer.
+    #[error("cannot speak with the sandbox")]
+    Session(#[from] SessionError),
+    /// A mount was asked for that is a way out.
+    #[error("cannot mount `{path}`: {why}")]
+    Mount {
+        /// The source.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// What to do with output above its limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overflow {
+    /// Keep the end, and say that the beginning is gone.
+    KeepTail,
+    /// End the command.
+    Kill,
+}
+
+/// A command that ended, with its output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completed {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Its standard output, or the end of it.
+    pub stdout: Vec<u8>,
+    /// Its standard error, or the end of it.
+    pub stderr: Vec<u8>,
+    /// Whether the beginning of a stream is gone.
+    pub truncated: bool,
+}
+
+/// Why a file could not be read or written: the session's errors by another name.
+pub type ReadError = SessionError;
+
+/// How a sandbox is ended; dropping it ends it too.
+pub(crate) trait Backing: Send + Sync {
+    /// Ends it and everything in it, and waits for that.
+    fn stop(&mut self) -> Result<(), StartError>;
+}
+
+/// A running sandbox.
+pub struct Sandbox {
+    session: Session,
+    backing: Option<Box<dyn Backing>>,
+}
+
+impl std::fmt::Debug for Sandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sandbox").finish_non_exhaustive()
+    }
+}
+
+/// The last `limit` bytes of a stream.
+struct Tail {
+    bytes: VecDeque<u8>,
+    limit: usize,
+    truncated: bool,
+}
+
+impl Tail {
+    fn new(limit: usize) -> Self {
+        Self { bytes: VecDeque::new(), limit, truncated: false }
+    }
+
+    fn push(&mut self, chunk: &[u8]) {
+        self.bytes.extend(chunk);
+        let over = self.bytes.len().saturating_sub(self.limit);
+        self.bytes.drain(..over);
+        self.truncated |= over > 0;
+    }
+}
+
+impl Sandbox {
+    pub(crate) fn new(session: Session, backing: Box<dyn Backing>) -> Self {
+        Self { session, backing: Some(backing) }
+    }
+
+    /// The conversation with its guest.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Starts a command and streams.
+    pub fn start(&self, exec: Exec) -> Result<Running, SessionError> {
+        let size: usize = exec.argv.iter().map(String::len).sum::<usize>()
+            + exec.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        if size > MAX_FRAME / 2 {
+            let message = format!("arguments and environment of {size} bytes are too long");
+            return Err(SessionError::Failed { kind: wire::FailureKind::TooLarge, message });
+        }
+        self.session.begin(|id| Host::Exec { id, exec })
+    }
+
+    /// Runs a command to its end with `input` as its standard input. `limit` is of each stream.
+    pub async fn exec(
+        &self,
+        mut exec: Exec,
+        input: &[u8],
+        limit: usize,
+        overflow: Overflow,
+    ) -> Result<Completed, SessionError> {
+        if overflow == Overflow::Kill {
+            exec.max_output = Some(u64::try_from(limit).unwrap_or(u64::MAX));
+        }
+        let patience = exec.timeout_ms.map(|millis| Duration::from_millis(millis) + PATIENCE);
+        let mut running = self.start(exec)?;
+        let stdin = running.input();
+        let feed = async {
+            // A command that does not want its input, or ends before it has read it, is no error.
+            if stdin.write(input).await.is_ok() {
+                stdin.end().await;
+            }
+            std::future::pending().await
+        };
+        let collect = async {
+            let (mut out, mut err) = (Tail::new(limit), Tail::new(limit));
+            loop {
+                match running.next().await {
+                    Event::Output(Stream::Out, bytes) => out.push(&bytes),
+                    Event::Output(Stream::Err, bytes) => err.push(&bytes),
+                    Event::Ended(outcome) => {
+                        let truncated = out.truncated || err.truncated;
+                        return Ok(Completed {
+                            outcome,
+                            stdout: out.bytes.into(),
+                            stderr: err.bytes.into(),
+                            truncated,
+                        });
+                    }
+                    Event::Gone(error) => return Err(error),
+                    _ => return Err(SessionError::Died("its guest answered a command with something else".into())),
+                }
+            }
+        };
+        let both = async {
+            tokio::select! {
+                completed = collect => completed,
+                never = feed => never,
+            }
+        };
+        match patience {
+            None => both.await,
+            Some(patience) => match tokio::time::timeout(patience, both).await {
+                Ok(completed) => completed,
+                Err(_) => Err(SessionError::Died("its guest did not end a command whose time was up".into())),
+            },
+        }
+    }
+
+    /// Reads a regular file of at most `limit` bytes.
+    pub async fn read_file(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadError> {
+        let mut running = self.session.begin(|id| Host::Read { id, path: path.to_owned(), limit })?;
+        let mut contents = Vec::new();
+        loop {
+            match running.next().await {
+                Event::Output(Stream::Out, bytes) => {
+                    contents.extend_from_slice(&bytes);
+                    // The guest's word for it is not enough.
+                    if u64::try_from(contents.len()).unwrap_or(u64::MAX) > limit {
+                        return Err(SessionError::Died("its guest sent more of a file than it may have".into()));
+                    }
+                }
+                Event::Done(_) => return Ok(contents),
+                Event::Gone(error) => return Err(error),
+                _ => return Err(SessionError::Died("its guest answered a read with something else".into())),
+            }
+        }
+    }
+
+    /// Writes a file, making its parents.
+    pub async fn write_file(&self, path: &str, contents: &[u8], permissions: u32) -> Result<(), SessionError> {
+        let mode = WriteMode::Replace;
+        let mut running = self.session.begin(|id| Host::Write { id, path: path.to_owned(), mode, permissions })?;
+        let input = running.input();
+        let written = async {
+            // Refused halfway: the reason comes as an event.
+            if input.write(contents).await.is_ok() {
+                input.end().await;
+            }
+        };
+        let answer = async {
+            match running.next().await {
+                Event::Done(count) if count == u64::try_from(contents.len()).unwrap_or(u64::MAX) => Ok(()),
+                Event::Done(count) => {
+                    Err(SessionError::Died(format!("its guest wrote {count} of {} bytes", contents.len())))
+                }
+                Event::Gone(error) => Err(error),
+                _ => Err(SessionError::Died("its guest answered a write with something else".into())),
+            }
+        };
+        let ((), answer) = tokio::join!(written, answer);
+        answer
+    }
+
+    /// What is at a path; a link itself, not what it leads to.
+    pub async fn stat(&self, path: &str) -> Result<Option<Stat>, SessionError> {
+        let mut running = self.session.begin(|id| Host::Stat { id, path: path.to_owned() })?;
+        match running.next().await {
+            Event::Stat(stat) => Ok(stat),
+            Event::Gone(error) => Err(error),
+            _ => Err(SessionError::Died("its guest answered a question with something else".into())),
+        }
+    }
+
+    /// What is in a directory.
+    pub async fn list(&self, path: &str) -> Result<Vec<Entry>, SessionError> {
+        const MOST: usize = 100_000;
+        let mut running = self.session.begin(|id| Host::List { id, path: path.to_owned() })?;
+        let mut all = Vec::new();
+        loop {
+            match running.next().await {
+                Event::Entries(entries, last) => {
+                    all.extend(entries);
+                    if last {
+                        return Ok(all);
+                    }
+                    if all.len() > MOST {
+                        return Err(SessionError::Died("its guest lists without end".into()));
+                    }
+                }
+                Event::Gone(error) => return Err(error),
+                _ => return Err(SessionError::Died("its guest answered a question with something else".into())),
+            }
+        }
+    }
+
+    /// Ends the sandbox and everything in it.
+    pub async fn stop(mut self) -> Result<(), StartError> {
+        self.session.shutdown();
+        match self.backing.take() {
+            None => Ok(()),
+            Some(mut backing) => {
+                let stopped = tokio::task::spawn_blocking(move || backing.stop()).await;
+                stopped.unwrap_or_else(|error| Err(StartError::Helper(io::Error::other(error))))
+            }
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if let Some(mut backing) = self.backing.take() {
+            // The safety net: `stop` is the way.
+            let _ = backing.stop();
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One guest, many operations at once, over one byte stream.
+//!
+//! Nothing here trusts the guest. Frames are bounded by the codec; bytes of a stream are counted against the window that
+//! was granted; whatever breaks the rules ends the session, and with it every operation, as [`SessionError::Died`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use wire::{Decoder, FailureKind, Guest, Host, MAX_CHUNK, PROTOCOL_VERSION, Stream, WINDOW, encode};
+
+use crate::operation::{Event, Running};
+
+/// How long a fresh guest may take to say hello.
+const HELLO: Duration = Duration::from_secs(10);
+/// Frames that carry data and wait to be written.
+const DATA_QUEUE: usize = 8;
+
+/// Why something could not be done in a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SessionError {
+    /// The guest could not do it; the sandbox is fine.
+    #[error("{message}")]
+    Failed {
+        /// Why.
+        kind: FailureKind,
+        /// In the guest's words: untrusted text.
+        message: String,
+    },
+    /// The sandbox is gone.
+    #[error("the sandbox died: {0}")]
+    Died(String),
+}
+
+/// What the reading side knows of an operation.
+struct Operation {
+    events: mpsc::UnboundedSender<Event>,
+    /// Bytes that the guest may still send, per stream.
+    window: [u32; 2],
+    input: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Table {
+    operations: HashMap<u32, Operation>,
+    dead: Option<String>,
+}
+
+/// What all users of a session share.
+pub(crate) struct Shared {
+    table: Mutex<Table>,
+    next_id: AtomicU32,
+    control: mpsc::UnboundedSender<Host>,
+    data: mpsc::Sender<Host>,
+    alive: watch::Sender<bool>,
+}
+
+/// A conversation with a guest.
+#[derive(Clone)]
+pub struct Session {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Begins a conversation: the guest must say hello in time, in our version.
+    pub async fn open(stream: UnixStream) -> Result<Self, SessionError> {
+        let (reader, writer) = stream.into_split();
+        let (control, control_queue) = mpsc::unbounded_channel();
+        let (data, data_queue) = mpsc::channel(DATA_QUEUE);
+        let (alive, _) = watch::channel(true);
+        let shared = Arc::new(Shared { table: Mutex::default(), next_id: AtomicU32::new(1), control, data, alive });
+        let (hello, greeted) = oneshot::channel();
+        // Both tasks end with the stream: the reader at its end, the writer when the session's last user is gone.
+        tokio::spawn(write(writer, control_queue, data_queue));
+        tokio::spawn(read(reader, Arc::clone(&shared), hello));
+        let session = Self { shared };
+        session.shared.send(Host::Hello { version: PROTOCOL_VERSION });
+        match tokio::time::timeout(HELLO, greeted).await {
+            Ok(Ok(PROTOCOL_VERSION)) => Ok(session),
+            Ok(Ok(version)) => Err(SessionError::Died(format!("its guest speaks version {version}"))),
+            Ok(Err(_)) => Err(session.shared.death()),
+            Err(_) => Err(SessionError::Died(format!("its guest said nothing within {HELLO:?}"))),
+        }
+    }
+
+    /// Starts an operation; `first` makes its first frame from its id.
+    pub(crate) fn begin(&self, first: impl FnOnce(u32) -> Host) -> Result<Running, SessionError> {
+        let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
+        let (events, incoming) = mpsc::unbounded_channel();
+        let input = Arc::new(Semaphore::new(usize::try_from(WINDOW).unwrap_or(MAX_CHUNK)));
+        {
+            let mut table = self.shared.table();
+            if let Some(reason) = &table.dead {
+                return Err(SessionError::Died(reason.clone()));
+            }
+            table.operations.insert(id, Operation { events, window: [WINDOW; 2], input: Arc::clone(&input) });
+        }
+        self.shared.send(first(id));
+        Ok(Running::new(id, incoming, input, Arc::clone(&self.shared)))
+    }
+
+    /// Whether the guest answers within `deadline`.
+    pub async fn ping(&self, deadline: Duration) -> Result<(), SessionError> {
+        let mut running = self.begin(|id| Host::Ping { id })?;
+        match tokio::time::timeout(deadline, running.next()).await {
+            Ok(Event::Pong) => Ok(()),
+            Ok(Event::Gone(error)) => Err(error),
+            Ok(_) => Err(SessionError::Died("its guest answered a ping with something else".into())),
+            Err(_) => Err(SessionError::Died(format!("its guest did not answer within {deadline:?}"))),
+        }
+    }
+
+    /// Asks the guest to end. The stream ends soon after.
+    pub fn shutdown(&self) {
+        self.shared.send(Host::Shutdown);
+    }
+
+    /// Resolves when the sandbox is gone.
+    pub async fn gone(&self) {
+        let mut alive = self.shared.alive.subscribe();
+        // An error means that the sender is gone, and so is everything.
+        let _ = alive.wait_for(|alive| !alive).await;
+    }
+}
+
+impl Shared {
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        // A panic elsewhere leaves the table as it is: plain data.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends before any data that waits.
+    pub(crate) fn send(&self, message: Host) {
+        // If the writer is gone, so is the sandbox, and every operation hears of that.
+        let _ = self.control.send(message);
+    }
+
+    /// Sends in turn with other data; waits while the stream is busy.
+    pub(crate) async fn send_data(&self, message: Host) -> Result<(), SessionError> {
+        self.data.send(message).await.map_err(|_| self.death())
+    }
+
+    /// Takes note that the consumer has taken `bytes`, and lets the guest send as many more.
+    pub(crate) fn grant(&self, id: u32, stream: Stream, bytes: u32) {
+        if let Some(operation) = self.table().operations.get_mut(&id) {
+            let window = &mut operation.window[index(stream)];
+            *window = window.saturating_add(bytes).min(WINDOW);
+        }
+        self.send(Host::Credit { id, stream, bytes });
+    }
+
+    pub(crate) fn forget(&self, id: u32) -> bool {
+        self.table().operations.remove(&id).is_some()
+    }
+
+    pub(crate) fn death(&self) -> SessionError {
+        SessionError::Died(self.table().dead.clone().unwrap_or_else(|| "its stream ended".into()))
+    }
+
+    fn die(&self, reason: &str) {
+        let mut table = self.table();
+        let reason = table.dead.get_or_insert_with(|| reason.to_owned()).clone();
+        for (_, operation) in table.operations.drain() {
+            operation.input.close();
+            let _ = operation.events.send(Event::Gone(SessionError::Died(reason.clone())));
+        }
+        self.alive.send_replace(false);
+    }
+
+    /// Hands a message to its operation; an error is a breach of the protocol.
+    fn deliver(&self, message: Guest) -> Result<(), &'static str> {
+        let mut table = self.table();
+        let (id, event) = match message {
+            Guest::Hello { .. } => return Err("its guest said hello twice"),
+            Guest::Output { id, stream, bytes } => {
+                if let Some(operation) = table.operations.get_mut(&id) {
+                    let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                    let window = &mut operation.window[index(stream)];
+                    *window = window.checked_sub(count).ok_or("its guest sent more than it was granted")?;
+                }
+                (id, Event::Output(stream, bytes))
+            }
+            Guest::Credit { id, bytes } => {
+                if let Some(operation) = table.operations.get(&id) {
+                    let more = usize::try_from(bytes).unwrap_or(usize::MAX);
+                    let window = usize::try_from(WINDOW).unwrap_or(usize::MAX);
+                    if operation.input.available_permits().saturating_add(more) > window {
+                        return Err("its guest granted more than it was sent");
+                    }
+                    operation.input.add_permits(more);
+                }
+                return Ok(());
+            }
+            Guest::Ended { id, outcome } => (id, Event::Ended(outcome)),
+            Guest::Done { id, bytes } => (id, Event::Done(bytes)),
+            Guest::Failed { id, kind, message } => (id, Event::Gone(SessionError::Failed { kind, message })),
+            Guest::Stat { id, stat } => (id, Event::Stat(stat)),
+            Guest::Entries { id, entries, last } => (id, Event::Entries(entries, last)),
+            Guest::Pong { id } => (id, Event::Pong),
+        };
+        let last = event.is_last();
+        // An operation that nobody waits for any more may still be answered.
+        if let Some(operation) = table.operations.get(&id) {
+            let _ = operation.events.send(event);
+            if last {
+                operation.input.close();
+                table.operations.remove(&id);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn index(stream: Stream) -> usize {
+    match stream {
+        Stream::Out => 0,
+        Stream::Err => 1,
+    }
+}
+
+async fn write(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedReceiver<Host>, mut data: mpsc::Receiver<Host>) {
+    let mut frame = Vec::new();
+    loop {
+        let message = tokio::select! {
+            biased;
+            message = control.recv() => message,
+            message = data.recv() => message,
+        };
+        let Some(message) = message else { return };
+        frame.clear();
+        // Too long for a frame: the operation that asked is told by whoever made it (`Running` checks beforehand).
+        if encode(&message, &mut frame).is_ok() && stream.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(mut stream: OwnedReadHalf, shared: Arc<Shared>, hello: oneshot::Sender<u32>) {
+    let mut decoder = Decoder::new();
+    let mut buffer = vec![0; MAX_CHUNK];
+    let mut hello = Some(hello);
+    let reason = loop {
+        let count = match stream.read(&mut buffer).await {
+            Ok(0) => break "its stream ended".to_owned(),
+            Ok(count) => count,
+            Err(error) => break format!("its stream failed: {error}"),
+        };
+        decoder.push(&buffer[..count]);
+        let breach = loop {
+            let message = match decoder.take::<Guest>() {
+                Ok(Some(message)) => message,
+                Ok(None) => break None,
+                Err(error) => break Some(error.to_string()),
+            };
+            if let Some(hello) = hello.take() {
+                let Guest::Hello { version } = message else { break Some("its guest did not say hello".to_owned()) };
+                let _ = hello.send(version);
+                continue;
+            }
+            if let Err(breach) = shared.deliver(message) {
+                break Some(breach.to_owned());
+            }
+        };
+        if let Some(breach) = breach {
+            break breach;
+        }
+    };
+    shared.die(&reason);
+}

@@ -1,0 +1,89 @@
+//! What the tests of sandboxes share.
+
+#![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part; a test may stop at its own set-up")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use jail::cgroups::Limits;
+use jail::zygote::{Image, Mount};
+use sandbox::{Completed, Containers, Exec, Outcome, Overflow, Request, Sandbox, SessionError, User};
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// Whether the tests run as the host's root: only then are there control groups and more than one id inside.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub(crate) fn request() -> Request {
+    let limits = is_root().then_some(Limits { memory: 256 * MIB, pids: 128, cpu_millis: 2000 });
+    Request { image: Image::Host, limits, disk: 64 * MIB, mounts: Vec::new(), allow_setuid: false }
+}
+
+pub(crate) fn engine() -> Containers {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    Containers::start(format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))).unwrap()
+}
+
+pub(crate) async fn create() -> Sandbox {
+    engine().create(request()).await.unwrap()
+}
+
+pub(crate) async fn create_with_mount(source: &std::path::Path, target: &str, writable: bool) -> Sandbox {
+    let mount = Mount { source: source.to_str().unwrap().into(), target: target.into(), writable };
+    engine().create(Request { mounts: vec![mount], ..request() }).await.unwrap()
+}
+
+pub(crate) fn command(argv: &[&str]) -> Exec {
+    Exec {
+        argv: argv.iter().map(|argument| (*argument).to_owned()).collect(),
+        env: Vec::new(),
+        cwd: None,
+        user: User::Default,
+        pty: None,
+        timeout_ms: Some(20_000),
+        max_output: None,
+    }
+}
+
+pub(crate) async fn exec(sandbox: &Sandbox, exec: Exec) -> Result<Completed, SessionError> {
+    sandbox.exec(exec, b"", 10 << 20, Overflow::KeepTail).await
+}
+
+/// Runs a shell script and returns its output, trimmed; the script must succeed.
+pub(crate) async fn sh(sandbox: &Sandbox, script: &str) -> String {
+    let completed = exec(sandbox, command(&["sh", "-c", script])).await.unwrap();
+    let text = String::from_utf8_lossy(&completed.stdout).trim().to_owned();
+    assert_eq!(
+        completed.outcome,
+        Outcome::Exited(0),
+        "{script}: {text} {}",
+        String::from_utf8_lossy(&completed.stderr)
+    );
+    text
+}
+
+/// Who attacks: root inside, and a plain user where there is one.
+pub(crate) fn attackers() -> Vec<User> {
+    let plain = is_root().then(|| User::Named("agent".into()));
+    [User::Default].into_iter().chain(plain).collect()
+}
+
+/// Runs a Perl program (every Debian has it) as each attacker; returns what it printed, all the same.
+pub(crate) async fn perl(sandbox: &Sandbox, program: &str) -> String {
+    let mut printed: Option<String> = None;
+    for user in attackers() {
+        let completed = exec(sandbox, Exec { user: user.clone(), ..command(&["perl", "-e", program]) }).await.unwrap();
+        let text = String::from_utf8_lossy(&completed.stdout).trim().to_owned();
+        assert_eq!(completed.outcome, Outcome::Exited(0), "{program}: {}", String::from_utf8_lossy(&completed.stderr));
+        assert_eq!(printed.get_or_insert_with(|| text.clone()), &text, "as {user:?}");
+    }
+    printed.unwrap()
+}
+
+/// The error number of a system call with these arguments (as Perl), or 0 if it succeeded.
+pub(crate) async fn errno(sandbox: &Sandbox, number: i64, arguments: &str) -> i32 {
+    // Perl lets the kernel write into what it passes, so literals must be copied first.
+    let program = format!("my @a = ({arguments}); my $r = syscall({number}, @a); print(($r == -1) ? $!+0 : 0)");
+    perl(sandbox, &program).await.parse().unwrap()
+}

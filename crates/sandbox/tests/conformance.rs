@@ -1,0 +1,370 @@
+//! What every provider must do, one suite for all: the promises that Inspect's own provider checks make, and ours.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{command, exec, is_root, sh};
+use sandbox::{Exec, FailureKind, FileKind, Outcome, Overflow, Sandbox, SessionError, User, WindowSize};
+
+const READ_LIMIT: u64 = 100 << 20;
+
+/// Who provides the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Provider {
+    Local,
+    Container,
+}
+
+async fn create(provider: Provider) -> Sandbox {
+    match provider {
+        Provider::Local => sandbox::start_local().await.unwrap(),
+        Provider::Container => common::create().await,
+    }
+}
+
+/// A directory that the tests may write to, on every provider.
+async fn scratch(sandbox: &Sandbox) -> String {
+    sh(sandbox, "mktemp -d").await
+}
+
+macro_rules! conformance {
+    ($($check:ident),+ $(,)?) => {
+        mod local {
+            $(#[tokio::test] async fn $check() { super::$check(super::Provider::Local).await })+
+        }
+        mod container {
+            $(#[tokio::test] async fn $check() { super::$check(super::Provider::Container).await })+
+        }
+    };
+}
+
+conformance!(
+    text_files,
+    binary_files,
+    empty_files,
+    large_files,
+    parents_are_made,
+    missing_file,
+    directory_as_file,
+    file_in_the_way,
+    read_limit,
+    replaces_longer_files,
+    stat_and_list,
+    output_and_error_are_apart,
+    output_is_binary,
+    exit_codes,
+    signals,
+    missing_program,
+    not_a_program,
+    working_directory,
+    missing_working_directory,
+    environment,
+    long_arguments,
+    large_input,
+    timeout_kills_children,
+    kill_by_dropping,
+    background_processes_live_on,
+    background_process_with_our_output,
+    many_at_once,
+    terminal,
+    nul_is_refused,
+    unknown_user,
+    dead_sandbox_is_an_error,
+);
+
+async fn text_files(provider: Provider) {
+    let sandbox = create(provider).await;
+    let directory = scratch(&sandbox).await;
+    let path = format!("{directory}/text");
+    for text in ["plain", "ünïcödé 例え 🦀", "line\r\nline\r\n", "no newline", "\n"] {
+        sandbox.write_file(&path, text.as_bytes(), 0o644).await.unwrap();
+        assert_eq!(sandbox.read_file(&path, READ_LIMIT).await.unwrap(), text.as_bytes());
+    }
+    sandbox.stop().await.unwrap();
+}
+
+async fn binary_files(provider: Provider) {
+    let sandbox = create(provider).await;
+    let path = format!("{}/binary", scratch(&sandbox).await);
+    let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
+    sandbox.write_file(&path, &bytes, 0o644).await.unwrap();
+    assert_eq!(sandbox.read_file(&path, READ_LIMIT).await.unwrap(), bytes);
+}
+
+async fn empty_files(provider: Provider) {
+    let sandbox = create(provider).await;
+    let path = format!("{}/empty", scratch(&sandbox).await);
+    sandbox.write_file(&path, b"", 0o644).await.unwrap();
+    assert_eq!(sandbox.read_file(&path, READ_LIMIT).await.unwrap(), b"");
+}
+
+async fn large_files(provider: Provider) {
+    let sandbox = create(provider).await;
+    let path = format!("{}/large", scratch(&sandbox).await);
+    let bytes = vec![7; 50 << 20];
+    sandbox.write_file(&path, &bytes, 0o644).await.unwrap();
+    assert!(sandbox.read_file(&path, READ_LIMIT).await.unwrap() == bytes);
+    sh(&sandbox, &format!("rm {path}")).await;
+}
+
+async fn parents_are_made(provider: Provider) {
+    let sandbox = create(provider).await;
+    let path = format!("{}/a/b/c", scratch(&sandbox).await);
+    sandbox.write_file(&path, b"x", 0o600).await.unwrap();
+    assert_eq!(sh(&sandbox, &format!("stat -c %a {path}")).await, "600");
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, SessionError>) -> FailureKind {
+    match result {
+        Err(SessionError::Failed { kind, .. }) => kind,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+async fn missing_file(provider: Provider) {
+    let sandbox = create(provider).await;
+    let read = sandbox.read_file("/nonexistent/file", READ_LIMIT).await;
+    assert!(
+        matches!(&read, Err(SessionError::Failed { message, .. }) if message.contains("/nonexistent/file")),
+        "{read:?}"
+    );
+    assert_eq!(kind(read), FailureKind::NotFound);
+}
+
+async fn directory_as_file(provider: Provider) {
+    let sandbox = create(provider).await;
+    let directory = scratch(&sandbox).await;
+    assert_eq!(kind(sandbox.read_file(&directory, READ_LIMIT).await), FailureKind::IsADirectory);
+    assert_eq!(kind(sandbox.write_file(&directory, b"x", 0o644).await), FailureKind::IsADirectory);
+}
+
+async fn file_in_the_way(provider: Provider) {
+    let sandbox = create(provider).await;
+    let path = format!("{}/file", scratch(&sandbox).await);
+    sandbox.write_file(&path, b"x", 0o644).await.unwrap();
+    assert_eq!(kind(sandbox.write_file(&format!("{path}/below"), b"x", 0o644).await), FailureKind::NotADirectory);
+}
+
+async fn read_limit(provider: Provider) {
+    let sandbox = create(provider).await;
+    let path = format!("{}/file", scratch(&sandbox).await);
+    sandbox.write_file(&path, &[0; 1001], 0o644).await.unwrap();
+    assert_eq!(kind(sandbox.read_file(&path, 1000).await), FailureKind::TooLarge);
+    assert_eq!(sandbox.read_file(&path, 1001).await.unwrap().len(), 1001);
+}
+
+async fn replaces_longer_files(provider: Provider) {
+    let sandbox = create(provider).await;
+    let path = format!("{}/file", scratch(&sandbox).await);
+    sandbox.write_file(&path, b"a long text", 0o644).await.unwrap();
+    sandbox.write_file(&path, b"short", 0o644).await.unwrap();
+    assert_eq!(sandbox.read_file(&path, READ_LIMIT).await.unwrap(), b"short");
+}
+
+async fn stat_and_list(provider: Provider) {
+    let sandbox = create(provider).await;
+    let directory = scratch(&sandbox).await;
+    sh(&sandbox, &format!("cd {directory} && echo x > file && mkdir sub && ln -s file link && mkfifo pipe")).await;
+    let mut entries: Vec<(String, FileKind)> = sandbox
+        .list(&directory)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|entry| (String::from_utf8(entry.name).unwrap(), entry.stat.kind))
+        .collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected =
+        [("file", FileKind::File), ("link", FileKind::Link), ("pipe", FileKind::Other), ("sub", FileKind::Directory)];
+    assert_eq!(entries, expected.map(|(name, kind)| (name.to_owned(), kind)));
+    assert_eq!(sandbox.stat(&format!("{directory}/file")).await.unwrap().unwrap().size, 2);
+    assert_eq!(sandbox.stat("/nonexistent").await.unwrap(), None);
+    assert_eq!(kind(sandbox.list(&format!("{directory}/file")).await), FailureKind::NotADirectory);
+}
+
+async fn output_and_error_are_apart(provider: Provider) {
+    let sandbox = create(provider).await;
+    let completed = exec(&sandbox, command(&["sh", "-c", "echo out; echo err >&2"])).await.unwrap();
+    assert_eq!((completed.stdout.as_slice(), completed.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    assert!(!completed.truncated);
+}
+
+async fn output_is_binary(provider: Provider) {
+    let sandbox = create(provider).await;
+    let completed = exec(&sandbox, command(&["printf", "\\377\\000\\200é"])).await.unwrap();
+    assert_eq!(completed.stdout, b"\xff\x00\x80\xc3\xa9");
+}
+
+async fn exit_codes(provider: Provider) {
+    let sandbox = create(provider).await;
+    // 124 and 137 are just exit codes.
+    for code in [0, 1, 70, 124, 126, 127, 137, 255] {
+        let completed = exec(&sandbox, command(&["sh", "-c", &format!("exit {code}")])).await.unwrap();
+        assert_eq!(completed.outcome, Outcome::Exited(code));
+    }
+}
+
+async fn signals(provider: Provider) {
+    let sandbox = create(provider).await;
+    for signal in [9, 11, 15] {
+        let completed = exec(&sandbox, command(&["sh", "-c", &format!("kill -{signal} $$")])).await.unwrap();
+        assert_eq!(completed.outcome, Outcome::Signalled(signal));
+    }
+}
+
+async fn missing_program(provider: Provider) {
+    let sandbox = create(provider).await;
+    assert_eq!(kind(exec(&sandbox, command(&["no-such-program"])).await), FailureKind::NotFound);
+    assert_eq!(kind(exec(&sandbox, command(&["/no/such/program"])).await), FailureKind::NotFound);
+}
+
+async fn not_a_program(provider: Provider) {
+    let sandbox = create(provider).await;
+    let path = format!("{}/file", scratch(&sandbox).await);
+    sandbox.write_file(&path, b"x", 0o644).await.unwrap();
+    assert_eq!(kind(exec(&sandbox, command(&[&path])).await), FailureKind::PermissionDenied);
+}
+
+async fn working_directory(provider: Provider) {
+    let sandbox = create(provider).await;
+    let directory = scratch(&sandbox).await;
+    let completed = exec(&sandbox, Exec { cwd: Some(directory.clone()), ..command(&["pwd"]) }).await.unwrap();
+    assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), directory);
+}
+
+async fn missing_working_directory(provider: Provider) {
+    let sandbox = create(provider).await;
+    let exec = Exec { cwd: Some("/no/such/place".into()), ..command(&["true"]) };
+    assert_eq!(kind(common::exec(&sandbox, exec).await), FailureKind::NotFound);
+}
+
+async fn environment(provider: Provider) {
+    let sandbox = create(provider).await;
+    let env = vec![("A".into(), "one two".into()), ("B".into(), "=x\n".into())];
+    let completed = exec(&sandbox, Exec { env, ..command(&["sh", "-c", "printf %s \"$A$B\""]) }).await.unwrap();
+    assert_eq!(completed.stdout, b"one two=x\n");
+    assert_eq!(sh(&sandbox, "env | grep -c ^CARGO || true").await, "0", "nothing of ours is inherited");
+}
+
+async fn long_arguments(provider: Provider) {
+    let sandbox = create(provider).await;
+    let argument = "x".repeat(100_000);
+    let arguments: Vec<&str> =
+        ["sh", "-c", "printf %s \"$*\" | wc -c", "sh"].into_iter().chain([argument.as_str(); 10]).collect();
+    let completed = exec(&sandbox, command(&arguments)).await.unwrap();
+    assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), "1000009");
+    let too_long = "x".repeat(3 << 20);
+    assert_eq!(kind(exec(&sandbox, command(&["echo", &too_long])).await), FailureKind::TooLarge);
+}
+
+async fn large_input(provider: Provider) {
+    let sandbox = create(provider).await;
+    let input = vec![b'y'; 50 << 20];
+    let completed = sandbox.exec(command(&["wc", "-c"]), &input, 1000, Overflow::KeepTail).await.unwrap();
+    assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), "52428800");
+}
+
+async fn timeout_kills_children(provider: Provider) {
+    let sandbox = create(provider).await;
+    let marker = format!("{}", 100_000 + std::process::id());
+    let script = format!("setsid sh -c 'sleep {marker} & sleep {marker}' & sleep {marker}");
+    let start = Instant::now();
+    let completed = exec(&sandbox, Exec { timeout_ms: Some(300), ..command(&["sh", "-c", &script]) }).await.unwrap();
+    assert_eq!(completed.outcome, Outcome::TimedOut);
+    assert!(start.elapsed() < Duration::from_millis(1800), "{:?}", start.elapsed());
+    assert_eq!(sh(&sandbox, &format!("pgrep -fc '^sleep {marker}' || true")).await, "0");
+}
+
+async fn kill_by_dropping(provider: Provider) {
+    let sandbox = create(provider).await;
+    let marker = format!("{}", 200_000 + std::process::id());
+    drop(sandbox.start(command(&["sleep", &marker])).unwrap());
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while sh(&sandbox, &format!("pgrep -fc '^sleep {marker}' || true")).await != "0" {
+        assert!(Instant::now() < deadline);
+    }
+}
+
+async fn background_processes_live_on(provider: Provider) {
+    let sandbox = create(provider).await;
+    let marker = format!("{}", 300_000 + std::process::id());
+    sh(&sandbox, &format!("(setsid sleep {marker} >/dev/null 2>&1 &); true")).await;
+    for _ in 0..3 {
+        assert_eq!(sh(&sandbox, &format!("pgrep -fc '^sleep {marker}'")).await, "1");
+    }
+    sandbox.stop().await.unwrap();
+    let left = std::process::Command::new("pgrep").args(["-fc", &format!("^sleep {marker}")]).output().unwrap();
+    assert_eq!(String::from_utf8(left.stdout).unwrap().trim(), "0", "until the sandbox ends");
+}
+
+async fn background_process_with_our_output(provider: Provider) {
+    let sandbox = create(provider).await;
+    let start = Instant::now();
+    assert_eq!(sh(&sandbox, "sleep 30 & echo done").await, "done");
+    assert!(start.elapsed() < Duration::from_secs(10), "a background process that holds our pipe keeps nobody waiting");
+}
+
+async fn many_at_once(provider: Provider) {
+    let sandbox = create(provider).await;
+    let runs = (0..20).map(|number| {
+        let sandbox = &sandbox;
+        async move {
+            let completed = exec(sandbox, command(&["sh", "-c", &format!("sleep 0.1; echo {number}")])).await.unwrap();
+            assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), number.to_string());
+        }
+    });
+    let start = Instant::now();
+    let mut set = Vec::new();
+    for run in runs {
+        set.push(Box::pin(run));
+    }
+    // All at once on one task: they interleave over the one stream.
+    let mut pending = set;
+    std::future::poll_fn(|context| {
+        pending.retain_mut(|run| std::future::Future::poll(run.as_mut(), context).is_pending());
+        if pending.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+async fn terminal(provider: Provider) {
+    let sandbox = create(provider).await;
+    let pty = Some(WindowSize { rows: 33, columns: 77 });
+    let completed =
+        exec(&sandbox, Exec { pty, ..command(&["sh", "-c", "test -t 0 && test -t 1 && stty size"]) }).await.unwrap();
+    assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), "33 77");
+    let echo = Exec { pty, ..command(&["sh", "-c", "read line; echo got:$line"]) };
+    let completed = sandbox.exec(echo, b"hello\n", 1000, Overflow::KeepTail).await.unwrap();
+    assert!(String::from_utf8(completed.stdout).unwrap().contains("got:hello"));
+}
+
+async fn nul_is_refused(provider: Provider) {
+    let sandbox = create(provider).await;
+    assert_eq!(kind(exec(&sandbox, command(&["echo", "a\0b"])).await), FailureKind::Invalid);
+    assert_eq!(kind(exec(&sandbox, command(&[""])).await), FailureKind::Invalid);
+    assert_eq!(kind(sandbox.read_file("a\0b", 10).await), FailureKind::Invalid);
+    assert_eq!(kind(exec(&sandbox, Exec { argv: Vec::new(), ..command(&[]) }).await), FailureKind::Invalid);
+}
+
+async fn unknown_user(provider: Provider) {
+    let sandbox = create(provider).await;
+    let as_user = |user: &str| Exec { user: User::Named(user.into()), ..command(&["id", "-u"]) };
+    assert_eq!(kind(exec(&sandbox, as_user("no-such-user")).await), FailureKind::UnknownUser);
+    if is_root() && provider == Provider::Container {
+        assert_eq!(exec(&sandbox, as_user("agent")).await.unwrap().stdout, b"1000\n");
+        assert_eq!(exec(&sandbox, as_user("4321:4321")).await.unwrap().stdout, b"4321\n");
+        assert_eq!(kind(exec(&sandbox, as_user("70000")).await), FailureKind::UnmappedUser);
+    }
+}
+
+async fn dead_sandbox_is_an_error(provider: Provider) {
+    let sandbox = create(provider).await;
+    sandbox.session().shutdown();
+    tokio::time::timeout(Duration::from_secs(5), sandbox.session().gone()).await.unwrap();
+    let after = exec(&sandbox, command(&["true"])).await;
+    assert!(matches!(after, Err(SessionError::Died(_))), "{after:?}");
+    sandbox.stop().await.unwrap();
+}

@@ -1,0 +1,112 @@
+//! A guest that lies: whatever it says, it can only hurt its own sandbox.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at its own set-up")]
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use sandbox::{Session, SessionError};
+use wire::{Guest, MAX_CHUNK, Message, PROTOCOL_VERSION, Stream, WINDOW, encode};
+
+fn frame(message: &impl Message) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(message, &mut out).unwrap();
+    out
+}
+
+/// A session with a guest that says hello, and then these bytes.
+async fn session_with(bytes: Vec<u8>) -> Session {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    std::thread::spawn(move || {
+        theirs.write_all(&frame(&Guest::Hello { version: PROTOCOL_VERSION })).unwrap();
+        let mut first = [0; 64];
+        // The host's hello, then the first question.
+        let _ = theirs.read(&mut first);
+        let _ = theirs.write_all(&bytes);
+        // Held open: an end would hide what the bytes did.
+        std::thread::sleep(Duration::from_secs(20));
+    });
+    Session::open(tokio::net::UnixStream::from_std(ours).unwrap()).await.unwrap()
+}
+
+async fn dies_of(bytes: Vec<u8>, reason: &str) {
+    let session = session_with(bytes).await;
+    tokio::time::timeout(Duration::from_secs(10), session.gone()).await.expect("the session ended");
+    let SessionError::Died(said) = session.ping(Duration::from_secs(1)).await.unwrap_err() else {
+        unreachable!("a failure")
+    };
+    assert!(said.contains(reason), "{said}");
+}
+
+#[tokio::test]
+async fn guest_frame_garbage() {
+    dies_of(vec![0xff; 100], "longer than").await;
+    dies_of(vec![5, 0, 0, 0, 250, 0, 0, 0, 0], "unknown frame kind").await;
+    dies_of(vec![0, 0, 0, 0], "no head").await;
+}
+
+#[tokio::test]
+async fn guest_frame_oversize() {
+    dies_of(0x7fff_ffff_u32.to_le_bytes().to_vec(), "longer than").await;
+}
+
+#[tokio::test]
+async fn guest_hello_twice() {
+    dies_of(frame(&Guest::Hello { version: PROTOCOL_VERSION }), "hello twice").await;
+}
+
+#[tokio::test]
+async fn guest_of_another_version() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.write_all(&frame(&Guest::Hello { version: 999 })).unwrap();
+    let opened = Session::open(tokio::net::UnixStream::from_std(ours).unwrap()).await;
+    assert!(matches!(opened, Err(SessionError::Died(_))));
+}
+
+#[tokio::test]
+async fn guest_frame_flood() {
+    // Half a million answers to questions that nobody asked: ignored, and nothing is kept of them.
+    let mut flood = Vec::new();
+    for id in 0..500_000 {
+        flood.extend(frame(&Guest::Pong { id: 1_000_000 + id }));
+    }
+    let before = resident();
+    let session = session_with(flood).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes");
+    drop(session);
+}
+
+/// A guest that sends output beyond what it was granted to an operation that nobody reads.
+#[tokio::test]
+async fn guest_ignores_its_window() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    std::thread::spawn(move || {
+        theirs.write_all(&frame(&Guest::Hello { version: PROTOCOL_VERSION })).unwrap();
+        let mut first = [0; 4096];
+        let _ = theirs.read(&mut first);
+        let chunk = frame(&Guest::Output { id: 1, stream: Stream::Out, bytes: vec![0; MAX_CHUNK] });
+        for _ in 0..usize::try_from(WINDOW).unwrap() / MAX_CHUNK + 2 {
+            if theirs.write_all(&chunk).is_err() {
+                return;
+            }
+        }
+        std::thread::sleep(Duration::from_secs(20));
+    });
+    let session = Session::open(tokio::net::UnixStream::from_std(ours).unwrap()).await.unwrap();
+    // The first operation has the id 1; its answer is awaited, and the chunks pile up behind a wrong one.
+    let _ = session.ping(Duration::from_secs(5)).await;
+    tokio::time::timeout(Duration::from_secs(10), session.gone()).await.ok();
+    let resident = resident();
+    assert!(resident < 1 << 30, "{resident}");
+}
+
+fn resident() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
