@@ -46,7 +46,7 @@ pub(crate) struct RunArguments {
     /// The image: host or dir:PATH
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
-    /// Show a host directory inside, SOURCE:TARGET[:rw]; read-only unless :rw; may be repeated
+    /// Show a host directory inside, SOURCE:TARGET or SOURCE:TARGET:rw; read-only unless :rw; may be repeated
     #[arg(long, value_name = "MOUNT")]
     pub(crate) mount: Vec<Mount>,
     /// Set an environment entry, NAME=VALUE; may be repeated

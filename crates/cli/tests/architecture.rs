@@ -123,8 +123,12 @@ fn every_promise_names_a_test_that_exists_or_is_pending() {
 
 /// Whether `fn name(` stands right behind a `#[test]`.
 fn is_test(sources: &str, name: &str) -> bool {
-    let at = sources.find(&format!("fn {name}("));
-    at.is_some_and(|at| sources[..at].trim_end().ends_with("#[test]"))
+    let is_marked = |before: &str| {
+        let before = before.trim_end();
+        let before = before.strip_suffix("async").unwrap_or(before).trim_end();
+        before.ends_with("#[test]") || before.ends_with("#[tokio::test]")
+    };
+    sources.match_indices(&format!("fn {name}(")).any(|(at, _)| is_marked(&sources[..at]))
 }
 
 fn collect_sources(directory: &Path, sources: &mut String) {

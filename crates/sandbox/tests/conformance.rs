@@ -323,7 +323,7 @@ async fn many_at_once(provider: Provider) {
     // All at once on one task: they interleave over the one stream.
     let mut pending = set;
     std::future::poll_fn(|context| {
-        pending.retain_mut(|run| std::future::Future::poll(run.as_mut(), context).is_pending());
+        pending.retain_mut(|run| Future::poll(run.as_mut(), context).is_pending());
         if pending.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
