@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one. It installs what is missing, counts every
+# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `./test.sh soak` is run by hand. It installs what is missing, counts every
 # check and test, and ends with the line `N passed, N failed`. A lane whose system is missing fails.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
@@ -95,6 +95,13 @@ lane_sandbox() {
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
+}
+
+# By hand: long loops. Keep the result in docs/soak.md.
+lane_soak() {
+    export RINGFENCE_EXECS=10000 RINGFENCE_CYCLES=1000 RINGFENCE_KILLS=50
+    tests 'execs and cycles' cargo test --release -p sandbox --test leaks
+    tests 'killed runners' cargo test --release -p ringfence --test run runners_killed_at_random_leave_nothing
 }
 
 # Runs the sandbox tests' programs, and the command's, from a directory that everybody may read, as a user without rights.

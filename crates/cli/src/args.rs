@@ -29,6 +29,9 @@ pub(crate) enum Command {
     },
     /// Run one command in a sandbox
     Run(RunArguments),
+    /// Look after the sandboxes that run
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
     /// Show what this host can enforce, and how to get the rest
     Doctor,
     /// Print a completion script for a shell
@@ -36,6 +39,33 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// List the sandboxes of this user
+    List,
+    /// Run a command in a sandbox that runs
+    Exec {
+        /// Its name, from the list
+        name: String,
+        /// Give the command a terminal
+        #[arg(long)]
+        pty: bool,
+        /// Who runs it inside: a name, uid or uid:gid
+        #[arg(long)]
+        user: Option<String>,
+        /// The command
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// End a sandbox
+    Stop {
+        /// Its name, from the list
+        name: String,
+    },
+    /// Remove what runners that were killed left on the list
+    Cleanup,
 }
 
 #[derive(Debug, Args)]

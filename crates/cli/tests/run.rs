@@ -201,6 +201,89 @@ fn a_killed_runner_leaves_nothing_within_2_seconds() {
     wait_until("groups are left", limit, || groups(&group).is_empty());
 }
 
+fn sandbox_command(arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut command = Command::new(ringfence(&[]).get_program());
+    let mut child = command
+        .arg("sandbox")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// The name on the list of the sandbox that this runner holds.
+fn name_of(runner: &Runner) -> String {
+    let prefix = format!("{}-", runner.0.id());
+    let (code, out, err) = sandbox_command(&["list"], "");
+    assert_eq!(code, 0, "{err}");
+    let line = out.lines().find(|line| line.starts_with(&prefix)).unwrap_or_default().to_owned();
+    assert!(line.contains("runs") && line.contains("T0.H1.N2 sh -c"), "{out}");
+    line.split_whitespace().next().unwrap().to_owned()
+}
+
+#[test]
+fn a_running_sandbox_is_listed_joined_and_stopped() {
+    let mut runner = start_sleeping(800_000 + std::process::id());
+    let name = name_of(&runner);
+    // In the same sandbox: the first command's processes are there.
+    let (code, out, err) = sandbox_command(&["exec", &name, "--", "sh", "-c", "pgrep -c sleep; cat; exit 5"], "typed");
+    assert_eq!((code, out.as_str()), (5, "2\ntyped"), "{err}");
+    let big = "x".repeat(3 << 20);
+    let (code, out, _) = sandbox_command(&["exec", &name, "--", "cat"], &big);
+    assert_eq!((code, out.len()), (0, big.len()), "more than a window goes through");
+    let (code, _, err) = sandbox_command(&["exec", &name, "--", "no-such-program"], "");
+    assert_eq!(code, 127, "{err}");
+    assert_eq!(sandbox_command(&["stop", &name], "").0, 0);
+    assert_eq!(runner.0.wait().unwrap().code(), Some(4));
+    let (code, _, err) = sandbox_command(&["exec", &name, "--", "true"], "");
+    assert_eq!(code, 2);
+    assert!(err.contains("no sandbox") && err.contains("hint:"), "{err}");
+}
+
+#[test]
+fn cleanup_removes_what_a_killed_runner_left_and_nothing_else() {
+    let mut killed = start_sleeping(900_000 + std::process::id());
+    let alive = start_sleeping(950_000 + std::process::id());
+    let (left, lives) = (name_of(&killed), name_of(&alive));
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    let (_, out, _) = sandbox_command(&["list"], "");
+    assert!(out.lines().any(|line| line.starts_with(&left) && line.contains("left behind")), "{out}");
+    let (code, _, err) = sandbox_command(&["cleanup"], "");
+    assert_eq!(code, 0, "{err}");
+    let (_, out, _) = sandbox_command(&["list"], "");
+    assert!(!out.contains(&left) && out.contains(&lives), "{out}");
+}
+
+/// Runners killed at random moments, from before the first sandbox to after the command runs.
+#[test]
+fn runners_killed_at_random_leave_nothing() {
+    let rounds = std::env::var("RINGFENCE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5_u32);
+    for round in 0..rounds {
+        let marker = 700_000 + std::process::id() + round;
+        let mut runner = Runner(
+            ringfence(&["--", "sleep", &marker.to_string()])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        );
+        // Spread over the first 60 ms, in which everything happens; the same moments in every run.
+        std::thread::sleep(Duration::from_millis(u64::from(round * 13 % 60)));
+        let group = format!("ringfence-{}-", runner.0.id());
+        runner.0.kill().unwrap();
+        runner.0.wait().unwrap();
+        wait_until("processes are left", Duration::from_secs(2), || processes(&format!("sleep\0{marker}")) == 0);
+        wait_until("groups are left", Duration::from_secs(2), || groups(&group).is_empty());
+    }
+}
+
 #[test]
 fn a_killed_helper_takes_its_sandboxes_along() {
     let marker = 500_000 + std::process::id();

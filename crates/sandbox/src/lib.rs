@@ -7,12 +7,18 @@ mod container;
 mod local;
 mod operation;
 mod programs;
+mod registry;
 mod sandbox;
 mod session;
+mod share;
+mod tree;
 
 pub use container::{Containers, Request};
 pub use local::start_local;
 pub use operation::{Event, Input, Running};
+pub use registry::{Registered, Run, runs};
 pub use sandbox::{Completed, Overflow, ReadError, Sandbox, StartError};
 pub use session::{Session, SessionError};
+pub use share::share;
+pub use tree::{Transferred, TreeError, TreeLimits};
 pub use wire::{Entry, Exec, FailureKind, FileKind, Outcome, Stat, Stream, User, WindowSize};

@@ -103,6 +103,12 @@ impl Sandbox {
         Self { session, backing: Some(backing) }
     }
 
+    /// Works in a sandbox that another process of this user holds and shares.
+    pub async fn join(socket: &std::path::Path) -> Result<Self, StartError> {
+        let stream = tokio::net::UnixStream::connect(socket).await.map_err(StartError::Helper)?;
+        Ok(Self { session: Session::open(stream).await?, backing: None })
+    }
+
     /// The conversation with its guest.
     pub fn session(&self) -> &Session {
         &self.session
@@ -256,7 +262,11 @@ impl Sandbox {
     pub async fn stop(mut self) -> Result<(), StartError> {
         self.session.shutdown();
         match self.backing.take() {
-            None => Ok(()),
+            // Another process holds it: its guest was told, and the stream ends with it.
+            None => {
+                self.session.gone().await;
+                Ok(())
+            }
             Some(mut backing) => {
                 let stopped = tokio::task::spawn_blocking(move || backing.stop()).await;
                 stopped.unwrap_or_else(|error| Err(StartError::Helper(io::Error::other(error))))

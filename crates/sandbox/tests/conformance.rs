@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{command, exec, is_root, sh};
-use sandbox::{Exec, FailureKind, FileKind, Outcome, Overflow, Sandbox, SessionError, User, WindowSize};
+use sandbox::{Exec, FailureKind, FileKind, Outcome, Overflow, Sandbox, SessionError, TreeLimits, User, WindowSize};
 
 const READ_LIMIT: u64 = 100 << 20;
 
@@ -53,6 +53,7 @@ conformance!(
     read_limit,
     replaces_longer_files,
     stat_and_list,
+    trees,
     output_and_error_are_apart,
     output_is_binary,
     exit_codes,
@@ -182,6 +183,31 @@ async fn stat_and_list(provider: Provider) {
     assert_eq!(sandbox.stat(&format!("{directory}/file")).await.unwrap().unwrap().size, 2);
     assert_eq!(sandbox.stat("/nonexistent").await.unwrap(), None);
     assert_eq!(kind(sandbox.list(&format!("{directory}/file")).await), FailureKind::NotADirectory);
+}
+
+async fn trees(provider: Provider) {
+    let sandbox = create(provider).await;
+    let directory = scratch(&sandbox).await;
+    let host = tempfile::tempdir().unwrap();
+    let source = host.path().join("source");
+    std::fs::create_dir_all(source.join("a/b")).unwrap();
+    std::fs::write(source.join("a/b/file"), "text").unwrap();
+    std::fs::write(source.join("run.sh"), "#!/bin/sh\necho ran\n").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", source.join("link")).unwrap();
+    let up = sandbox.upload(&source, &format!("{directory}/in"), TreeLimits::default()).await.unwrap();
+    assert_eq!((up.files, up.left_out.len()), (2, 1));
+    // What the workload leaves must not get out as a link, a pipe or over anything of the host's.
+    sh(&sandbox, &format!("cd {directory}/in && ln -s /etc/passwd evil && mkfifo pipe && chmod 4755 run.sh")).await;
+    let target = host.path().join("target");
+    let down = sandbox.download(&format!("{directory}/in"), &target, TreeLimits::default()).await.unwrap();
+    assert_eq!((down.files, down.left_out.len()), (2, 2));
+    assert_eq!(std::fs::read_to_string(target.join("a/b/file")).unwrap(), "text");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(target.join("run.sh")).unwrap().permissions());
+    assert_eq!(mode & 0o7000, 0, "no setuid bit comes out");
+    assert!(sandbox.download(&format!("{directory}/in"), &target, TreeLimits::default()).await.is_err(), "it exists");
+    let few = TreeLimits { bytes: 3, ..TreeLimits::default() };
+    assert!(sandbox.download(&format!("{directory}/in"), &host.path().join("other"), few).await.is_err());
 }
 
 async fn output_and_error_are_apart(provider: Provider) {

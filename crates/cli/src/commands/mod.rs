@@ -6,6 +6,7 @@ mod input;
 mod list;
 mod plan;
 mod run;
+mod sandboxes;
 mod stream;
 mod terminal;
 
@@ -26,6 +27,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Profile(ProfileCommand::Choose(arguments)) => choose::choose(&arguments, printer),
         Command::Plan { document } => plan::plan(document, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
+        Command::Sandbox(command) => sandboxes::run(command, printer),
         Command::Doctor => doctor::doctor(printer),
         Command::Completions { shell } => {
             let mut script = Vec::new();

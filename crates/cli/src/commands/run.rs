@@ -59,19 +59,21 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
             Exit::Refused
         }
         Err(Obstacle::Start(error)) => failed(&error, Exit::Provider, printer),
-        Err(Obstacle::Session(error)) => {
-            let exit = match &error {
-                SessionError::Died(_) => Exit::Provider,
-                // What a shell says of a program that is not there, or may not be run.
-                SessionError::Failed { kind: sandbox::FailureKind::NotFound, .. } => Exit::Command(127),
-                SessionError::Failed { .. } => Exit::Command(126),
-            };
-            failed(&error, exit, printer)
-        }
+        Err(Obstacle::Session(error)) => failed(&error, exit_of(&error), printer),
     }
 }
 
-fn failed(error: &dyn Error, exit: Exit, printer: &mut Printer) -> Exit {
+/// The exit code of a command that could not be run to its end.
+pub(super) fn exit_of(error: &SessionError) -> Exit {
+    match error {
+        SessionError::Died(_) => Exit::Provider,
+        // What a shell says of a program that is not there, or may not be run.
+        SessionError::Failed { kind: sandbox::FailureKind::NotFound, .. } => Exit::Command(127),
+        SessionError::Failed { .. } => Exit::Command(126),
+    }
+}
+
+pub(super) fn failed(error: &dyn Error, exit: Exit, printer: &mut Printer) -> Exit {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -130,7 +132,8 @@ fn facts() -> Facts {
 }
 
 async fn execute(arguments: &RunArguments, request: &Request, plan: &Plan) -> Result<Exit, Obstacle> {
-    let sandbox = start(request, plan).await.map_err(Obstacle::Start)?;
+    let run = &run_name();
+    let sandbox = start(request, plan, run).await.map_err(Obstacle::Start)?;
     let mut env: Vec<(String, String)> = vec![(LANGUAGE.0.into(), LANGUAGE.1.into())];
     env.retain(|(name, _)| !request.document.environment.contains_key(name));
     env.extend(
@@ -153,14 +156,44 @@ async fn execute(arguments: &RunArguments, request: &Request, plan: &Plan) -> Re
         timeout_ms: Some(Millis(wall.0).0),
         max_output: None,
     };
+    // While it runs it is on the list, and other commands of the same user may work in it.
+    let about = format!("{} {}", plan.profile, arguments.command.join(" "));
+    let shared = share(&sandbox, run, &about);
     let ended = stream::to_the_end(&sandbox, exec).await;
+    drop(shared);
     let stopped = sandbox.stop().await;
     let exit = ended.map_err(Obstacle::Session)?;
     stopped.map_err(Obstacle::Start)?;
     Ok(exit)
 }
 
-async fn start(request: &Request, plan: &Plan) -> Result<Sandbox, StartError> {
+/// Unique on this machine: process numbers come again, but not in the same nanosecond.
+fn run_name() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{:x}", std::process::id(), now.subsec_nanos())
+}
+
+/// A sandbox that is on the list while this is held.
+struct Shared {
+    _registered: sandbox::Registered,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Puts the sandbox on the list. Where that cannot be done the command runs all the same, and nobody else finds it.
+fn share(sandbox: &Sandbox, run: &str, about: &str) -> Option<Shared> {
+    let registered = sandbox::Registered::new(run, about).ok()?;
+    let listener = tokio::net::UnixListener::bind(registered.socket()).ok()?;
+    let serving = tokio::spawn(sandbox::share(sandbox.session().clone(), listener));
+    Some(Shared { _registered: registered, serving })
+}
+
+async fn start(request: &Request, plan: &Plan, run: &str) -> Result<Sandbox, StartError> {
     match plan.provider {
         Provider::Local => sandbox::start_local().await,
         Provider::Container => {
@@ -188,7 +221,7 @@ async fn start(request: &Request, plan: &Plan) -> Result<Sandbox, StartError> {
                 mounts: mounts.collect::<Result<_, _>>()?,
                 allow_setuid: false,
             };
-            Containers::start(format!("{}", std::process::id()))?.create(request).await
+            Containers::start(run)?.create(request).await
         }
         Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => {
             Err(StartError::Helper(std::io::Error::other(format!("`sandbox: {}` is not built yet", plan.provider))))

@@ -1,0 +1,129 @@
+//! The runs of this user on this machine: a directory each, with a lock that dies with its runner.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// A run that this process holds. Dropping it takes it off the list.
+#[derive(Debug)]
+pub struct Registered {
+    directory: PathBuf,
+    _lock: File,
+}
+
+/// A run on the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Its name.
+    pub name: String,
+    /// What it said of itself: profile and command.
+    pub about: String,
+    /// Whether its runner lives.
+    pub alive: bool,
+    directory: PathBuf,
+}
+
+/// Where the runs of this user are listed: a directory that is nobody else's.
+fn base() -> io::Result<PathBuf> {
+    let uid = rustix::process::geteuid().as_raw();
+    let runtime =
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir());
+    let base = match runtime {
+        Some(directory) if uid != 0 => directory.join("ringfence"),
+        _ if uid == 0 => PathBuf::from("/run/ringfence"),
+        _ => std::env::temp_dir().join(format!("ringfence-{uid}")),
+    };
+    match fs::DirBuilder::new().mode(0o700).create(&base) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    // In a directory that everybody may write to, somebody else may have been first.
+    let metadata = fs::symlink_metadata(&base)?;
+    if !metadata.is_dir() || metadata.uid() != uid || metadata.mode() & 0o077 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{} is not a private directory of ours", base.display()),
+        ));
+    }
+    Ok(base)
+}
+
+impl Registered {
+    /// Puts a run on the list.
+    pub fn new(name: &str, about: &str) -> io::Result<Self> {
+        let directory = base()?.join(name);
+        fs::DirBuilder::new().mode(0o700).create(&directory)?;
+        let lock = File::create(directory.join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        File::create(directory.join("about"))?.write_all(about.as_bytes())?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    /// Where its socket goes.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // Whatever stays is taken off by `cleanup`.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// All runs on the list.
+pub fn runs() -> io::Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    for entry in fs::read_dir(base()?)?.flatten() {
+        let directory = entry.path();
+        let Ok(lock) = File::open(directory.join("lock")) else { continue };
+        let alive = flock(&lock, FlockOperation::NonBlockingLockShared).is_err();
+        let about = fs::read_to_string(directory.join("about")).unwrap_or_default();
+        runs.push(Run { name: entry.file_name().to_string_lossy().into_owned(), about, alive, directory });
+    }
+    runs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(runs)
+}
+
+impl Run {
+    /// Where its socket is.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("socket")
+    }
+
+    /// Takes a run whose runner is gone off the list, with the control groups that bear its name. Only ever its own.
+    pub fn clean_up(&self) -> io::Result<()> {
+        if self.alive {
+            return Err(io::Error::other(format!("{} is alive", self.name)));
+        }
+        let prefix = format!("ringfence-{}-", self.name);
+        for hierarchy in jail::cgroups::hierarchies()? {
+            remove_groups(&hierarchy.directory, &prefix);
+        }
+        fs::remove_dir_all(&self.directory)
+    }
+}
+
+/// Kills what is left in the groups of that prefix and removes them. A group that stays is found again next time.
+fn remove_groups(directory: &Path, prefix: &str) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)) {
+        for pid in fs::read_to_string(entry.path().join("cgroup.procs")).unwrap_or_default().lines() {
+            if let Some(pid) = pid.parse().ok().and_then(rustix::process::Pid::from_raw) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        // Empty a moment after its last process is gone.
+        for _ in 0..100 {
+            if fs::remove_dir(entry.path()).is_ok() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Lets other processes of the same user work in a sandbox that this one holds.
+//!
+//! On the socket we speak as a guest would; every operation becomes one of our own session, under its own number. A
+//! client that goes away takes its operations along, and nothing else.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use wire::{Decoder, Guest, Host, MAX_CHUNK, PROTOCOL_VERSION, Stream, WINDOW, encode};
+
+use crate::operation::{Event, Input, Running};
+use crate::session::{Session, SessionError};
+
+/// Clients at the same time.
+const MAX_CLIENTS: usize = 64;
+
+/// Serves clients until it is dropped.
+pub async fn share(session: Session, listener: UnixListener) {
+    let mut clients = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        while clients.try_join_next().is_some() {}
+        if clients.len() < MAX_CLIENTS {
+            clients.spawn(serve(session.clone(), stream));
+        }
+    }
+}
+
+/// Makes an operation's first frame from its number.
+type FirstFrame = Box<dyn FnOnce(u32) -> Host + Send>;
+
+type Sender = mpsc::UnboundedSender<Guest>;
+
+/// What we know of a client's operation.
+struct Open {
+    input: Input,
+    control: mpsc::UnboundedSender<Control>,
+    windows: [Arc<Semaphore>; 2],
+}
+
+/// What a client asks of an operation that runs.
+enum Control {
+    Kill,
+    Resize(wire::WindowSize),
+}
+
+async fn serve(session: Session, stream: UnixStream) {
+    let (reader, writer) = stream.into_split();
+    let (replies, queue) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(write(writer, queue));
+    // Whatever ends this ends the client's operations with it: dropping a task drops its operation.
+    let _ = read(&session, reader, &replies, &mut tasks).await;
+}
+
+async fn write(mut stream: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Guest>) {
+    let mut frame = Vec::new();
+    while let Some(message) = queue.recv().await {
+        frame.clear();
+        if encode(&message, &mut frame).is_ok() && stream.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(
+    session: &Session,
+    mut stream: OwnedReadHalf,
+    replies: &Sender,
+    tasks: &mut JoinSet<()>,
+) -> io::Result<()> {
+    let open: Arc<Mutex<HashMap<u32, Open>>> = Arc::default();
+    let mut decoder = Decoder::new();
+    let mut buffer = vec![0; MAX_CHUNK];
+    let _ = replies.send(Guest::Hello { version: PROTOCOL_VERSION });
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        decoder.push(&buffer[..count]);
+        while let Some(message) = decoder.take::<Host>().map_err(io::Error::other)? {
+            while tasks.try_join_next().is_some() {}
+            match message {
+                Host::Hello { version } if version != PROTOCOL_VERSION => return Ok(()),
+                Host::Hello { .. } => {}
+                Host::Shutdown => session.shutdown(),
+                Host::Input { id, bytes } => {
+                    let input = open.lock().await.get(&id).map(|open| open.input.clone());
+                    let credit = Guest::Credit { id, bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX) };
+                    // In order: the next frame waits until the command has taken this one.
+                    if let Some(input) = input
+                        && input.write(&bytes).await.is_ok()
+                    {
+                        let _ = replies.send(credit);
+                    }
+                }
+                Host::InputEnd { id } => {
+                    let input = open.lock().await.get(&id).map(|open| open.input.clone());
+                    if let Some(input) = input {
+                        input.end().await;
+                    }
+                }
+                Host::Kill { id } => control(&open, id, Control::Kill).await,
+                Host::Resize { id, size } => control(&open, id, Control::Resize(size)).await,
+                Host::Credit { id, stream, bytes } => {
+                    if let Some(open) = open.lock().await.get(&id) {
+                        let window = &open.windows[usize::from(stream == Stream::Err)];
+                        let room = usize::try_from(WINDOW).unwrap_or(0).saturating_sub(window.available_permits());
+                        window.add_permits(usize::try_from(bytes).unwrap_or(0).min(room));
+                    }
+                }
+                first => begin(session, first, &open, replies, tasks).await,
+            }
+        }
+    }
+}
+
+async fn control(open: &Mutex<HashMap<u32, Open>>, id: u32, what: Control) {
+    if let Some(open) = open.lock().await.get(&id) {
+        let _ = open.control.send(what);
+    }
+}
+
+/// Starts an operation of our own for a client's.
+async fn begin(
+    session: &Session,
+    first: Host,
+    open: &Arc<Mutex<HashMap<u32, Open>>>,
+    replies: &Sender,
+    tasks: &mut JoinSet<()>,
+) {
+    let Some((id, renumbered)) = renumber(first) else { return };
+    match session.begin(renumbered) {
+        Err(error) => {
+            let _ = replies.send(failure(id, error));
+        }
+        Ok(running) => {
+            let (control, orders) = mpsc::unbounded_channel();
+            let windows = [(); 2].map(|()| Arc::new(Semaphore::new(usize::try_from(WINDOW).unwrap_or(0))));
+            open.lock().await.insert(id, Open { input: running.input(), control, windows: windows.clone() });
+            let (open, replies) = (Arc::clone(open), replies.clone());
+            tasks.spawn(async move {
+                forward(id, running, orders, &windows, &replies).await;
+                open.lock().await.remove(&id);
+            });
+        }
+    }
+}
+
+/// The client's number, and the same first frame under another.
+fn renumber(first: Host) -> Option<(u32, FirstFrame)> {
+    Some(match first {
+        Host::Exec { id, exec } => (id, Box::new(|id| Host::Exec { id, exec })),
+        Host::Read { id, path, limit } => (id, Box::new(move |id| Host::Read { id, path, limit })),
+        Host::Write { id, path, mode, permissions } => {
+            (id, Box::new(move |id| Host::Write { id, path, mode, permissions }))
+        }
+        Host::Stat { id, path } => (id, Box::new(|id| Host::Stat { id, path })),
+        Host::List { id, path } => (id, Box::new(|id| Host::List { id, path })),
+        Host::Ping { id } => (id, Box::new(|id| Host::Ping { id })),
+        _ => return None,
+    })
+}
+
+fn failure(id: u32, error: SessionError) -> Guest {
+    let message = error.to_string();
+    match error {
+        SessionError::Failed { kind, message } => Guest::Failed { id, kind, message },
+        SessionError::Died(_) => Guest::Failed { id, kind: wire::FailureKind::Other, message },
+    }
+}
+
+/// Hands an operation's events on, as fast as the client takes them.
+async fn forward(
+    id: u32,
+    mut running: Running,
+    mut orders: mpsc::UnboundedReceiver<Control>,
+    windows: &[Arc<Semaphore>; 2],
+    replies: &Sender,
+) {
+    loop {
+        let event = tokio::select! {
+            event = running.next() => event,
+            Some(order) = orders.recv() => {
+                match order {
+                    Control::Kill => running.kill(),
+                    Control::Resize(size) => running.resize(size),
+                }
+                continue;
+            }
+        };
+        let last = event.is_last();
+        let message = match event {
+            Event::Output(stream, bytes) => {
+                let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                let window = &windows[usize::from(stream == Stream::Err)];
+                // Taken until the client gives it back.
+                let Ok(permits) = window.acquire_many(count).await else { return };
+                permits.forget();
+                Guest::Output { id, stream, bytes }
+            }
+            Event::Ended(outcome) => Guest::Ended { id, outcome },
+            Event::Done(bytes) => Guest::Done { id, bytes },
+            Event::Stat(stat) => Guest::Stat { id, stat },
+            Event::Entries(entries, last) => Guest::Entries { id, entries, last },
+            Event::Pong => Guest::Pong { id },
+            Event::Gone(error) => failure(id, error),
+        };
+        if replies.send(message).is_err() || last {
+            return;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Nothing grows: after many commands and many sandboxes, everything is as it was. Short here; `./test.sh soak` is long.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+mod common;
+
+use std::path::Path;
+
+use common::{command, engine, exec, request};
+use sandbox::{Containers, Outcome};
+
+/// How many of something, by the environment or by default.
+fn count(name: &str, default: u32) -> u32 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Everything that could grow. Read while no sandbox of this engine lives.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    own_descriptors: usize,
+    helper_descriptors: usize,
+    helper_mounts: usize,
+    helper_children: usize,
+    groups: usize,
+}
+
+fn entries(path: &str) -> usize {
+    std::fs::read_dir(path).map_or(0, Iterator::count)
+}
+
+fn groups(run: &str) -> usize {
+    let hierarchies = jail::cgroups::hierarchies().unwrap();
+    let in_one = |directory: &Path| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(run)).count()
+    };
+    hierarchies.iter().map(|hierarchy| in_one(&hierarchy.directory)).sum()
+}
+
+fn state(engine: &Containers) -> State {
+    let helper = engine.helper();
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{helper}/{file}")).unwrap_or_default();
+    State {
+        own_descriptors: entries("/proc/self/fd"),
+        helper_descriptors: entries(&format!("/proc/{helper}/fd")),
+        helper_mounts: read("mountinfo").lines().count(),
+        helper_children: read(&format!("task/{helper}/children")).split_whitespace().count(),
+        groups: groups(&format!("ringfence-test-{}-", std::process::id())),
+    }
+}
+
+/// One thread, so that nothing else opens or closes descriptors meanwhile.
+#[tokio::test]
+async fn many_execs_and_many_sandboxes_leave_nothing() {
+    let engine = engine();
+    // The first sandbox builds what all share.
+    engine.create(request()).await.unwrap().stop().await.unwrap();
+    let before = state(&engine);
+
+    let sandbox = engine.create(request()).await.unwrap();
+    for _ in 0..count("RINGFENCE_EXECS", 500) {
+        assert_eq!(exec(&sandbox, command(&["true"])).await.unwrap().outcome, Outcome::Exited(0));
+    }
+    // Only the guest and what looks: no keeper, no zombie.
+    let inside = common::sh(&sandbox, "ls /proc | grep -cE '^[0-9]+$'").await;
+    assert!(inside.parse::<u32>().unwrap() <= 6, "{inside} processes inside");
+    sandbox.stop().await.unwrap();
+    assert_eq!(state(&engine), before, "after many commands");
+
+    for _ in 0..count("RINGFENCE_CYCLES", 100) {
+        let sandbox = engine.create(request()).await.unwrap();
+        assert_eq!(exec(&sandbox, command(&["true"])).await.unwrap().outcome, Outcome::Exited(0));
+        sandbox.stop().await.unwrap();
+    }
+    assert_eq!(state(&engine), before, "after many sandboxes");
+}
