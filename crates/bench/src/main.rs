@@ -28,7 +28,7 @@ enum Benchmark {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let Benchmark::Sandbox { quick } = Arguments::parse().command;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(sandboxes::compare(if quick { 60 } else { 300 }))?;
     writeln!(std::io::stdout(), "{report}")?;
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -21,12 +22,16 @@ impl Peer {
     /// Runs it once, to its end.
     pub(crate) fn run(&self, round: u32) -> Result<(), Box<dyn Error>> {
         let mut command = Command::new(self.program);
-        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         if self.named {
             command.arg(format!("ringfence-bench-{}-{round}", std::process::id()));
         }
-        let status = command.status()?;
-        if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", self.name).into()) }
+        let output = command.output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{}: {}", output.status, said.lines().next().unwrap_or_default()).into())
     }
 }
 
@@ -42,8 +47,7 @@ pub(crate) fn present() -> Result<(Vec<Peer>, Vec<String>), Box<dyn Error>> {
         _bundle: None,
     };
     let mut candidates = vec![spawn, bwrap];
-    for (name, program, options) in [("crun run", "crun", "--cgroup-manager=disabled run"), ("runc run", "runc", "run")]
-    {
+    for (name, program, options) in [("crun run", "crun", "run"), ("runc run", "runc", "run")] {
         let bundle = bundle()?;
         let mut arguments = words(options);
         arguments.extend(["--bundle".to_owned(), bundle.path().display().to_string()]);
@@ -79,12 +83,16 @@ fn bundle() -> Result<TempDir, Box<dyn Error>> {
             mounts += &bind(name);
         }
     }
-    let namespaces = r#"[{"type":"pid"},{"type":"network"},{"type":"ipc"},{"type":"uts"},{"type":"mount"}]"#;
+    // The same promises as ours: a user namespace with an id range of its own, and limits.
+    let namespaces = r#"[{"type":"pid"},{"type":"network"},{"type":"ipc"},{"type":"uts"},{"type":"mount"},{"type":"cgroup"},{"type":"user"}]"#;
+    let ids = r#"[{"containerID":0,"hostID":1879048192,"size":65536}]"#;
+    let resources = r#"{"memory":{"limit":536870912},"pids":{"limit":256},"cpu":{"quota":200000,"period":100000}}"#;
     let config = format!(
         r#"{{"ociVersion":"1.0.2","root":{{"path":"rootfs"}},"hostname":"bench","mounts":[{mounts}],
             "process":{{"cwd":"/","args":["/bin/true"],"env":["PATH=/bin"],"noNewPrivileges":true,"user":{{"uid":0,"gid":0}}}},
-            "linux":{{"namespaces":{namespaces}}}}}"#
+            "linux":{{"namespaces":{namespaces},"uidMappings":{ids},"gidMappings":{ids},"resources":{resources}}}}}"#
     );
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
     fs::write(directory.path().join("config.json"), config)?;
     Ok(directory)
 }

@@ -20,7 +20,7 @@ use wire::{Exec, FailureKind, User, WindowSize};
 
 use crate::commands::Kind;
 use crate::failure::Failure;
-use crate::syscalls::{Side, exec, exit_now, fork};
+use crate::syscalls::{Side, exec, exit_now, fork, spawn_until_exec};
 use crate::users::{self, Identity};
 
 /// What a command finds when nobody says otherwise.
@@ -110,11 +110,15 @@ fn prepare(spec: &Exec) -> Result<Prepared, Failure> {
         let directories = path.split(':').filter(|directory| directory.starts_with('/'));
         directories.map(|directory| text(&format!("{directory}/{program}"))).collect::<Result<_, _>>()?
     };
-    let home = if std::path::Path::new(&identity.home).is_dir() { identity.home.as_str() } else { "/" };
-    let cwd = spec.cwd.as_deref().unwrap_or(home);
-    if !std::path::Path::new(cwd).is_dir() {
-        return Err(Failure::new(FailureKind::NotFound, format!("the working directory `{cwd}` does not exist")));
-    }
+    let is_directory = |path: &str| std::path::Path::new(path).is_dir();
+    let cwd = match spec.cwd.as_deref() {
+        Some(cwd) if !is_directory(cwd) => {
+            return Err(Failure::new(FailureKind::NotFound, format!("the working directory `{cwd}` does not exist")));
+        }
+        Some(cwd) => cwd,
+        None if is_directory(&identity.home) => &identity.home,
+        None => "/",
+    };
     Ok(Prepared {
         candidates,
         argv: spec.argv.iter().map(|argument| text(argument)).collect::<Result<_, _>>()?,
@@ -158,19 +162,23 @@ fn keep(prepared: &Prepared, ends: ChildEnds, report: OwnedFd) -> ! {
         // Nobody listens any more if the guest is gone, and then neither are we soon.
         let _ = report.write_all(&message);
     };
-    let started = set_child_subreaper(Some(Pid::INIT)).map_err(std::io::Error::from).and_then(|()| fork());
+    let started = set_child_subreaper(Some(Pid::INIT)).map_err(std::io::Error::from).and_then(|()| {
+        spawn_until_exec(|| {
+            let errno = become_command(prepared, &ends);
+            tell(REPORT_NOT_STARTED, errno.raw_os_error());
+            exit_now(127)
+        })
+    });
     let command = match started {
         Err(error) => {
             tell(REPORT_NOT_STARTED, error.raw_os_error().unwrap_or(libc::EIO));
             exit_now(1)
         }
-        Ok(Side::Child) => {
-            let errno = become_command(prepared, &ends);
-            tell(REPORT_NOT_STARTED, errno.raw_os_error());
-            exit_now(127)
-        }
-        Ok(Side::Parent(command)) => command,
+        Ok(command) => command,
     };
+    // Raising a score needs no right. From here it costs the command no time; a sandbox without /proc has no killer that
+    // would ask.
+    let _ = std::fs::write(format!("/proc/{}/oom_score_adj", command.as_raw_nonzero()), OOM_SCORE);
     drop(ends);
     loop {
         match wait(WaitOptions::empty()) {
@@ -202,8 +210,6 @@ fn set_up(prepared: &Prepared, ends: &ChildEnds) -> Result<(), Errno> {
     rustix::stdio::dup2_stdin(&ends.input)?;
     rustix::stdio::dup2_stdout(&ends.out)?;
     rustix::stdio::dup2_stderr(&ends.err)?;
-    // Raising one's own score needs no right; a sandbox without /proc has no killer to speak to.
-    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     let limit = Rlimit { current: Some(MAX_DESCRIPTORS), maximum: Some(MAX_DESCRIPTORS) };
     // It is lower already where this fails.
     let _ = setrlimit(Resource::Nofile, limit);
