@@ -71,6 +71,11 @@ impl<'a> Fields<'a> {
         self.entries.iter().any(|(name, ..)| name == key)
     }
 
+    /// Where the value of `key` stands, if it is there.
+    pub(crate) fn place_of(&self, key: &str) -> Option<Place> {
+        self.entries.iter().find(|(name, ..)| name == key).map(|(_, _, node)| node.place)
+    }
+
     /// Takes the value of `key`. A key without a value is an error: `tools:` left empty must not mean "the default set".
     pub(crate) fn take(&mut self, key: &str) -> Option<Node> {
         let index = self.entries.iter().position(|(name, ..)| name == key)?;

@@ -277,6 +277,25 @@ async fn setuid_gain() {
 }
 
 #[tokio::test]
+async fn setuid_works_where_it_is_allowed_and_stays_inside() {
+    if !is_root() {
+        return;
+    }
+    let sandbox = engine().create(Request { allow_setuid: true, ..request() }).await.unwrap();
+    sh(&sandbox, "cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id").await;
+    let exec = Exec { user: User::Named("agent".into()), ..command(&["/tmp/id", "-u"]) };
+    assert_eq!(common::exec(&sandbox, exec).await.unwrap().stdout, b"0\n", "root inside");
+    // Filter and capabilities are the same: it is root of nothing but its own.
+    assert_eq!(errno(&sandbox, 272, "0x10000000").await, EPERM);
+    assert_eq!(errno(&sandbox, 165, "'none', '/tmp', 'tmpfs', 0, 0").await, EPERM);
+    let status = sh(&sandbox, "grep -E 'Seccomp:|NoNewPrivs|CapBnd' /proc/self/status | tr -d '\\t\\n'").await;
+    assert!(
+        status.contains("Seccomp:2") && status.contains("NoNewPrivs:0") && status.contains("CapBnd:00000000a00005fb"),
+        "{status}"
+    );
+}
+
+#[tokio::test]
 async fn file_caps_gain() {
     let sandbox = create().await;
     if is_root() {

@@ -219,7 +219,7 @@ async fn start(request: &Request, plan: &Plan, run: &str) -> Result<Sandbox, Sta
                 limits,
                 disk,
                 mounts: mounts.collect::<Result<_, _>>()?,
-                allow_setuid: false,
+                allow_setuid: plan.allow_setuid,
             };
             Containers::start(run)?.create(request).await
         }

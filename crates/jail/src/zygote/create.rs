@@ -92,6 +92,8 @@ fn prepare(home: &mut Home, spec: &Spec, sandbox: &Sandbox, owner: u32, orders: 
     for map in ["uid_map", "gid_map"] {
         fs::write(format!("{proc}/{map}"), format!("0 {owner} {count}")).during("writing the id maps")?;
     }
+    // From here on both work at the same time: the child on what is its own, we on its group and its root.
+    send(orders, &true, &[]).during("telling the sandbox its ids")?;
     if let Some(group) = &sandbox.group {
         group.add(sandbox.pid).during("entering the control group")?;
     }

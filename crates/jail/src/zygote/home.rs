@@ -15,6 +15,9 @@ use crate::{filter, syscalls};
 pub(super) const WORKSHOP: &str = "/run";
 /// In the workshop: where a child mounts its new root before it goes there.
 pub(super) const NEW_ROOT: &str = "/run/root";
+/// In the workshop: where a child makes its own /proc and /dev, while its root is not there yet.
+pub(super) const NEW_PROC: &str = "/run/proc";
+pub(super) const NEW_DEV: &str = "/run/dev";
 /// In the workshop: the synthetic part of the image `host`.
 pub(super) const SYNTHETIC: &str = "/run/host";
 
@@ -55,7 +58,9 @@ impl Home {
         mount_change("/", private).during("making the mounts private")?;
         mount("tmpfs", WORKSHOP, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=64m")
             .during("mounting the workshop")?;
-        mkdirat(CWD, NEW_ROOT, Mode::from_raw_mode(0o755)).during("making the workshop's directories")?;
+        for directory in [NEW_ROOT, NEW_PROC, NEW_DEV] {
+            mkdirat(CWD, directory, Mode::from_raw_mode(0o755)).during("making the workshop's directories")?;
+        }
         Ok(Self { guest, rights, parents, filter: filter::program(), host_image: None, id_ranges: 0 })
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libc::sock_filter;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2, symlinkat};
@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
-use super::home::NEW_ROOT;
+use super::home::{NEW_DEV, NEW_PROC, NEW_ROOT};
 use super::protocol::{Spec, receive, send};
 use super::{During as _, Trouble};
 use crate::landlock;
@@ -55,7 +55,7 @@ const STEPS: [&str; 17] = [
     "mounting /proc",
     "hiding parts of /proc",
     "making /dev",
-    "mounting what was asked for",
+    "putting /proc and /dev into the root",
     "setting up loopback",
     "naming the sandbox",
     "going to the new root",
@@ -119,20 +119,27 @@ fn become_guest(
     filter: &[sock_filter],
     spec: &Spec,
 ) -> Result<io::Error, Trouble> {
-    let tree = receive_tree(orders).during(STEPS[1])?;
-    // Only now are the ids mapped.
+    // Once the ids are mapped, everything that needs no root of its own is made while the zygote builds that root.
+    let mapped = receive::<bool>(orders).during(STEPS[0])?;
+    mapped.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)).during(STEPS[0])?;
     become_root().during(STEPS[0])?;
-    // Only now is the process in its group, which becomes the root of what it sees.
-    syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
     umask(Mode::from_raw_mode(0o022));
-    attach(&tree).during(STEPS[3])?;
-    mount_proc().during(STEPS[4])?;
+    mount_at(NEW_PROC, "proc", &[], strict()).during(STEPS[4])?;
     hide_parts_of_proc().during(STEPS[5])?;
     make_dev().during(STEPS[6])?;
     syscalls::loopback_up().during(STEPS[8])?;
     rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
-    go_to_new_root().during(STEPS[10])?;
     set_limits().during(STEPS[11])?;
+    narrow_bounding_set().during(STEPS[12])?;
+
+    let tree = receive_tree(orders).during(STEPS[1])?;
+    // By now the process is in its group, which becomes the root of what it sees.
+    syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
+    attach(&tree).during(STEPS[3])?;
+    for (made, place) in [(NEW_PROC, "proc"), (NEW_DEV, "dev")] {
+        move_to(made, place).during(STEPS[7])?;
+    }
+    go_to_new_root().during(STEPS[10])?;
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(STEPS[10])?;
     set_parent_process_death_signal(Some(Signal::KILL)).during(STEPS[13])?;
     if !spec.allow_setuid {
@@ -166,10 +173,6 @@ fn become_root() -> io::Result<()> {
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     Ok(())
-}
-
-fn at_root(place: &str) -> PathBuf {
-    Path::new(NEW_ROOT).join(place)
 }
 
 fn attach(tree: &[(String, OwnedFd)]) -> io::Result<()> {
@@ -213,17 +216,29 @@ fn make_target(place: &str, mount: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// A file system of its own, mounted at a place of the new root.
-fn mount_new(kind: &str, place: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<()> {
+/// A file system of its own, mounted at a path of the workshop.
+fn mount_at(
+    path: impl AsRef<Path>,
+    kind: &str,
+    options: &[(&str, &str)],
+    attributes: MountAttrFlags,
+) -> io::Result<()> {
     let fs = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
         fsconfig_set_string(fs.as_fd(), *key, *value)?;
     }
     fsconfig_create(fs.as_fd())?;
     let mounted = fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    let target = make_target(place, &mounted)?;
+    move_mount(&mounted, c"", CWD, path.as_ref(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(())
+}
+
+/// Moves what was made in the workshop, with everything below it, to its place in the new root.
+fn move_to(made: &str, place: &str) -> io::Result<()> {
+    let made_there = open(made, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let target = make_target(place, &made_there)?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(&mounted, c"", &target, c"", flags)?;
+    move_mount(&made_there, c"", &target, c"", flags)?;
     Ok(())
 }
 
@@ -231,19 +246,15 @@ fn strict() -> MountAttrFlags {
     MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC
 }
 
-fn mount_proc() -> io::Result<()> {
-    mount_new("proc", "proc", &[], strict())
-}
-
 fn hide_parts_of_proc() -> io::Result<()> {
     for name in HIDDEN_FILES {
-        let path = at_root("proc").join(name);
+        let path = Path::new(NEW_PROC).join(name);
         if path.exists() {
             mount_bind("/dev/null", &path)?;
         }
     }
     for name in HIDDEN_DIRECTORIES {
-        let path = at_root("proc").join(name);
+        let path = Path::new(NEW_PROC).join(name);
         if path.is_dir() {
             mount(
                 "tmpfs",
@@ -255,7 +266,7 @@ fn hide_parts_of_proc() -> io::Result<()> {
         }
     }
     for name in READ_ONLY {
-        let path = at_root("proc").join(name);
+        let path = Path::new(NEW_PROC).join(name);
         if path.is_dir() {
             mount_bind(&path, &path)?;
             let bound = open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -267,16 +278,20 @@ fn hide_parts_of_proc() -> io::Result<()> {
 
 fn make_dev() -> io::Result<()> {
     let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    mount_new("tmpfs", "dev", &[("mode", "755"), ("size", "64k"), ("nr_inodes", "64")], plain)?;
+    let dev = Path::new(NEW_DEV);
+    mount_at(dev, "tmpfs", &[("mode", "755"), ("size", "64k"), ("nr_inodes", "64")], plain)?;
     for name in DEVICES {
-        let path = at_root("dev").join(name);
+        let path = dev.join(name);
         drop(open(&path, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
         mount_bind(Path::new("/dev").join(name), &path)?;
     }
-    mount_new("devpts", "dev/pts", &[("mode", "620"), ("ptmxmode", "666")], plain)?;
-    mount_new("tmpfs", "dev/shm", &[("mode", "1777"), ("size", "64m")], strict())?;
+    for name in ["pts", "shm"] {
+        mkdirat(CWD, dev.join(name), Mode::from_raw_mode(0o755))?;
+    }
+    mount_at(dev.join("pts"), "devpts", &[("mode", "620"), ("ptmxmode", "666")], plain)?;
+    mount_at(dev.join("shm"), "tmpfs", &[("mode", "1777"), ("size", "64m")], strict())?;
     for (name, target) in LINKS {
-        symlinkat(target, CWD, at_root("dev").join(name))?;
+        symlinkat(target, CWD, dev.join(name))?;
     }
     Ok(())
 }
@@ -303,11 +318,11 @@ fn set_limits() -> io::Result<()> {
     Ok(())
 }
 
-fn drop_capabilities() -> io::Result<()> {
-    let kept = kept();
+/// Takes what nobody here may ever have out of the bounding set. Changes nothing that this process can do now.
+fn narrow_bounding_set() -> io::Result<()> {
     for number in 0..64 {
         let capability = CapabilitySet::from_bits_retain(1 << number);
-        if !kept.contains(capability) {
+        if !kept().contains(capability) {
             match rustix::thread::remove_capability_from_bounding_set(capability) {
                 Ok(()) => {}
                 // The kernel knows no capability of this number, nor any above.
@@ -316,8 +331,12 @@ fn drop_capabilities() -> io::Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+fn drop_capabilities() -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    let sets = CapabilitySets { effective: kept(), permitted: kept(), inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets)?;
     Ok(())
 }

@@ -81,6 +81,8 @@ pub struct Document {
     pub sandbox: Option<Located<SandboxChoice>>,
     /// The container runtime; absent means the provider's default.
     pub runtime: Option<Located<Runtime>>,
+    /// Where setuid programs are allowed to work inside, if they are.
+    pub allow_setuid: Option<Place>,
     /// The image; absent means `host`.
     pub image: Option<Located<String>>,
     /// The network rules; absent means that nothing is listed.

@@ -11,7 +11,7 @@ use super::tools::{is_identifier, read_environment, read_tool};
 use super::{Document, Phase, Service};
 use crate::approval::{Approval, Audit, ParseApprovalError};
 use crate::level::{ParseProfileError, Profile};
-use crate::problem::{Located, Problem, Problems};
+use crate::problem::{Located, Place, Problem, Problems};
 use crate::reader::{Complaints, Fields, parsed, text};
 use crate::rules::PortNumber;
 use crate::yaml::{self, Node, Value};
@@ -21,6 +21,7 @@ const KEYS: &[&str] = &[
     "sandbox",
     "provider",
     "runtime",
+    "allow_setuid",
     "image",
     "network",
     "tools",
@@ -43,6 +44,7 @@ impl Document {
             profile: Located::nowhere(profile),
             sandbox: None,
             runtime: None,
+            allow_setuid: None,
             image: None,
             network: RulesSection::default(),
             tools: None,
@@ -95,6 +97,7 @@ fn read(origin: &str, node: Node, complaints: &Complaints) -> Option<Document> {
         .text("runtime")
         .filter(|name| !refuse_blank("runtime", name, complaints))
         .map(|name| Located { value: Runtime(name.value), place: name.place });
+    document.allow_setuid = read_allow_setuid(&mut fields);
     document.image = fields.text("image").filter(|image| !refuse_blank("image", image, complaints));
     if let Some(node) = fields.take("network") {
         document.network = read_section(node, complaints);
@@ -157,6 +160,12 @@ fn read_sandbox(fields: &mut Fields<'_>, complaints: &Complaints) -> Option<Loca
         return None;
     }
     Some(Located::at(place, SandboxChoice { provider: provider.value, config }))
+}
+
+/// `allow_setuid: true`, with its place; `false` is the default and says nothing.
+fn read_allow_setuid(fields: &mut Fields<'_>) -> Option<Place> {
+    let place = fields.place_of("allow_setuid");
+    fields.truth("allow_setuid").filter(|allowed| *allowed).and(place)
 }
 
 fn read_mounts(fields: &mut Fields<'_>, complaints: &Complaints) -> Vec<Located<Mount>> {

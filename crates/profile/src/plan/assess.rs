@@ -52,6 +52,7 @@ fn assess_on(provider: Provider, request: &Request, facts: &Facts) -> Assessment
     let mut unmet = request.conflicts.clone();
     unmet.extend(sandbox_conflict(request, provider));
     unmet.extend(runtime_conflict(document, provider));
+    unmet.extend(setuid_conflict(document, provider));
     let choice = document.sandbox.as_ref().filter(|choice| choice.value.provider == provider);
     let provider_config = choice.and_then(|choice| choice.value.config.clone());
     let image = agent_image(document, provider, provider_config.as_deref()).unwrap_or_else(|obstacle| {
@@ -95,6 +96,7 @@ fn assess_on(provider: Provider, request: &Request, facts: &Facts) -> Assessment
         profile,
         provider,
         provider_config,
+        allow_setuid: document.allow_setuid.is_some(),
         kernel_boundary: controls::kernel_boundary(provider, runtime.as_ref()),
         runtime,
         image,
@@ -157,6 +159,18 @@ fn runtime_conflict(document: &Document, provider: Provider) -> Option<Unmet> {
             .hint("remove it, or use sandbox: docker or k8s")
             .at(runtime.place)
     })
+}
+
+/// Only where a user namespace of its own makes root inside nobody outside may programs become root inside.
+fn setuid_conflict(document: &Document, provider: Provider) -> Option<Unmet> {
+    let place = document.allow_setuid.filter(|_| provider != Provider::Container)?;
+    let reason =
+        format!("`allow_setuid` needs a user namespace of the sandbox's own, and `sandbox: {provider}` promises none");
+    Some(
+        Unmet::new(Cause::Contradiction, "allow_setuid", reason)
+            .hint("use sandbox: container, or remove it")
+            .at(Some(place)),
+    )
 }
 
 /// The agent's image. Only a provider on this machine can show the host's files, so elsewhere an image must be named.

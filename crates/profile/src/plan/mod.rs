@@ -149,6 +149,8 @@ pub struct Plan {
     pub provider_config: Option<String>,
     /// The container runtime, where one was named.
     pub runtime: Option<Runtime>,
+    /// Whether setuid programs work inside, within the sandbox's own user namespace.
+    pub allow_setuid: bool,
     /// Which kernel stands between.
     pub kernel_boundary: KernelBoundary,
     /// The agent's image; absent where the provider's configuration names it.

@@ -41,6 +41,12 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
             ));
         }
     }
+    if plan.allow_setuid {
+        all.push(residual(
+            "setuid_programs",
+            "setuid programs work inside: a plain user there can become root there, which is nobody outside",
+        ));
+    }
     if let Some(config) = &plan.provider_config {
         all.push(residual(
             "unbound_configuration",

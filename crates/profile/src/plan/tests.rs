@@ -343,6 +343,15 @@ fn another_provider_of_the_same_h_is_taken_and_said() {
 }
 
 #[test]
+fn setuid_programs_are_allowed_in_a_user_namespace_only_and_said() {
+    let plan = compile(&request("profile: T2.H1.N2\nallow_setuid: true"), &facts("root")).unwrap();
+    assert!(plan.allow_setuid && plan.residual.iter().any(|residual| residual.id == "setuid_programs"));
+    assert!(!compile(&request("profile: T2.H1.N2\nallow_setuid: false"), &facts("root")).unwrap().allow_setuid);
+    let refused = compile(&request("profile: T2.H2.N2\nimage: x\nallow_setuid: true"), &Facts::assumed()).unwrap_err();
+    assert!(show(&refused).contains("Contradiction allow_setuid at 3:15"));
+}
+
+#[test]
 fn a_runtime_is_known_by_its_exact_name() {
     let plan = |runtime: &str| {
         compile(&request(&format!("{{profile: T2.H2.N2, image: x, runtime: {runtime}}}")), &Facts::assumed()).unwrap()
