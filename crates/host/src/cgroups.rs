@@ -7,7 +7,7 @@ const FIX: &str = "run as root, or with a delegated group: systemd-run --user --
 
 pub(crate) fn limits() -> Finding {
     let Ok(hierarchies) = hierarchies() else { return Finding::unknown("/proc is not readable") };
-    let works = |controller: &str| hierarchies.iter().any(|hierarchy| hierarchy.try_controller(controller).is_ok());
+    let works = |controller: &str| hierarchies.iter().any(|hierarchy| hierarchy.find(controller).is_some());
     let missing: Vec<&str> = CONTROLLERS.into_iter().filter(|controller| !works(controller)).collect();
     let layout = layout(&hierarchies);
     if missing.is_empty() {

@@ -158,6 +158,28 @@ pub(crate) fn attempt(deadline: Duration, body: impl FnOnce() -> Result<(), Refu
     }
 }
 
+/// Does something with a child that does nothing, and ends it.
+pub(crate) fn with_idle_child<T>(action: impl FnOnce(i32) -> T) -> io::Result<T> {
+    // WHY: as in `attempt`.
+    // SAFETY: the child only waits for a signal, by an async-signal-safe call, and never returns from here.
+    let child = unsafe {
+        match libc::fork() {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => loop {
+                libc::pause();
+            },
+            child => child,
+        }
+    };
+    let result = action(child);
+    // WHY, SAFETY: as in `attempt`.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    Ok(result)
+}
+
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     // WHY: the child writes to this pipe with nothing but a system call.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use crate::attempt;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, unlinkat};
 
 /// The controllers that a sandbox's limits need.
@@ -24,6 +25,8 @@ pub enum Version {
 pub struct Hierarchy {
     /// The directory of this process' own group.
     pub directory: PathBuf,
+    /// Where the hierarchy is mounted.
+    pub mount_point: PathBuf,
     /// v1: its controllers. v2: empty; they are asked for in the tree.
     pub controllers: Vec<String>,
     /// Which interface it has.
@@ -64,24 +67,52 @@ fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
         let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
         let directory = Path::new(mount_point).join(below.trim_start_matches('/'));
         let controllers = controllers.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        found.push(Hierarchy { directory, controllers, version });
+        found.push(Hierarchy { directory, mount_point: PathBuf::from(*mount_point), controllers, version });
     }
     found
 }
 
 impl Hierarchy {
-    /// Whether a group with this controller can be made here: by making one, setting a limit and removing it.
-    pub fn try_controller(&self, controller: &str) -> io::Result<()> {
-        let absent = || io::Error::from(io::ErrorKind::NotFound);
-        if self.version == Version::One && !self.controllers.iter().any(|own| own == controller) {
-            return Err(absent());
+    /// Where a group with this controller can be made: by making one, setting a limit, moving a process in where that is
+    /// in doubt, and removing it.
+    pub fn find(&self, controller: &str) -> Option<PathBuf> {
+        self.candidates(controller).into_iter().find(|directory| self.try_in(directory, controller).is_ok())
+    }
+
+    /// Every directory in which groups of ours can be: our own, and those above it.
+    pub fn places(&self) -> Vec<PathBuf> {
+        let above = self.directory.ancestors().take_while(|path| path.starts_with(&self.mount_point));
+        above.map(Path::to_owned).collect()
+    }
+
+    /// In v1 our own group can always have children. In v2 a group with processes cannot pass controllers on, so the
+    /// nearest ancestor that does is taken.
+    fn candidates(&self, controller: &str) -> Vec<PathBuf> {
+        match self.version {
+            Version::One if self.controllers.iter().any(|own| own == controller) => vec![self.directory.clone()],
+            Version::One => Vec::new(),
+            Version::Two => self.places(),
         }
-        let group = self.directory.join(format!("ringfence-probe-{controller}-{}", std::process::id()));
+    }
+
+    fn try_in(&self, directory: &Path, controller: &str) -> io::Result<()> {
+        let group = directory.join(format!("ringfence-probe-{controller}-{}", std::process::id()));
         fs::create_dir(&group)?;
         let generous = Limits { memory: 1 << 30, pids: 1000, cpu_millis: 1000 };
         let (file, value) = generous.settings(self.version, controller).into_iter().next().unwrap_or_default();
         // A limit's file is there only where the controller is. Creating it would answer "permission denied".
-        let result = if group.join(file).exists() { fs::write(group.join(file), value) } else { Err(absent()) };
+        let limited = if group.join(file).exists() {
+            fs::write(group.join(file), value)
+        } else {
+            Err(io::Error::from(io::ErrorKind::NotFound))
+        };
+        // Root may move any process; a plain user only within what was delegated, which no file tells.
+        let result = limited.and_then(|()| {
+            if rustix::process::geteuid().is_root() {
+                return Ok(());
+            }
+            attempt::with_idle_child(|pid| fs::write(group.join("cgroup.procs"), pid.to_string()))?
+        });
         fs::remove_dir(&group)?;
         result
     }
@@ -137,10 +168,10 @@ impl Parents {
         let hierarchies = hierarchies().ok()?;
         let mut parents: Vec<(PathBuf, Version, Vec<&'static str>)> = Vec::new();
         for controller in CONTROLLERS {
-            let hierarchy = hierarchies.iter().find(|hierarchy| hierarchy.try_controller(controller).is_ok())?;
-            match parents.iter_mut().find(|(directory, ..)| *directory == hierarchy.directory) {
+            let (hierarchy, directory) = hierarchies.iter().find_map(|one| Some((one, one.find(controller)?)))?;
+            match parents.iter_mut().find(|(known, ..)| *known == directory) {
                 Some((_, _, controllers)) => controllers.push(controller),
-                None => parents.push((hierarchy.directory.clone(), hierarchy.version, vec![controller])),
+                None => parents.push((directory, hierarchy.version, vec![controller])),
             }
         }
         let opened = parents.into_iter().map(|(directory, version, controllers)| {
@@ -222,6 +253,17 @@ garbage
         let found: Vec<(String, String)> =
             found.iter().map(|h| (h.controllers.join(","), h.directory.display().to_string())).collect();
         assert_eq!(found, expected.map(|(c, d)| (c.to_owned(), d.to_owned())));
+    }
+
+    #[test]
+    fn in_v2_ancestors_up_to_the_mount_are_candidates() {
+        let found = parse("30 25 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup rw", "0::/user.slice/session.scope\n");
+        let candidates: Vec<String> =
+            found[0].candidates("memory").iter().map(|path| path.display().to_string()).collect();
+        assert_eq!(
+            candidates,
+            ["/sys/fs/cgroup/user.slice/session.scope", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup"]
+        );
     }
 
     #[test]

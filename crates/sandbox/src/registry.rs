@@ -102,8 +102,8 @@ impl Run {
             return Err(io::Error::other(format!("{} is alive", self.name)));
         }
         let prefix = format!("ringfence-{}-", self.name);
-        for hierarchy in jail::cgroups::hierarchies()? {
-            remove_groups(&hierarchy.directory, &prefix);
+        for place in jail::cgroups::hierarchies()?.iter().flat_map(jail::cgroups::Hierarchy::places) {
+            remove_groups(&place, &prefix);
         }
         fs::remove_dir_all(&self.directory)
     }

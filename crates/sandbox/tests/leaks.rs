@@ -34,7 +34,7 @@ fn groups(run: &str) -> usize {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(run)).count()
     };
-    hierarchies.iter().map(|hierarchy| in_one(&hierarchy.directory)).sum()
+    hierarchies.iter().flat_map(jail::cgroups::Hierarchy::places).map(|place| in_one(&place)).sum()
 }
 
 fn state(engine: &Containers) -> State {
