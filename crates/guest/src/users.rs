@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use wire::{FailureKind, User};
 
@@ -24,8 +25,12 @@ pub(crate) struct Identity {
 pub(crate) fn resolve(user: &User) -> Result<Identity, Failure> {
     let read = |path: &str| {
         let mut text = Vec::new();
-        // No passwd file is an empty one: an image need not have users.
-        if let Ok(file) = File::open(path) {
+        // No passwd file is an empty one: an image need not have users. The workload may have put a pipe there, which
+        // must not keep us waiting.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+        if let Ok(file) = opened
+            && file.metadata().is_ok_and(|metadata| metadata.is_file())
+        {
             let _ = file.take(MAX_FILE).read_to_end(&mut text);
         }
         String::from_utf8_lossy(&text).into_owned()

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -19,6 +19,9 @@ use crate::operation::{Event, Running};
 
 /// How long a fresh guest may take to say hello.
 const HELLO: Duration = Duration::from_secs(10);
+/// How often a guest is asked whether it is there, and how long it may take to answer. A guest that hangs is dead.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(30);
 /// Frames that carry data and wait to be written.
 const DATA_QUEUE: usize = 8;
 
@@ -88,7 +91,10 @@ impl Session {
         let session = Self { shared };
         session.shared.send(Host::Hello { version: PROTOCOL_VERSION });
         match tokio::time::timeout(HELLO, greeted).await {
-            Ok(Ok(PROTOCOL_VERSION)) => Ok(session),
+            Ok(Ok(PROTOCOL_VERSION)) => {
+                tokio::spawn(watch_over(Arc::downgrade(&session.shared)));
+                Ok(session)
+            }
             Ok(Ok(version)) => Err(SessionError::Died(format!("its guest speaks version {version}"))),
             Ok(Err(_)) => Err(session.shared.death()),
             Err(_) => Err(SessionError::Died(format!("its guest said nothing within {HELLO:?}"))),
@@ -227,6 +233,19 @@ fn index(stream: Stream) -> usize {
     match stream {
         Stream::Out => 0,
         Stream::Err => 1,
+    }
+}
+
+/// Asks the guest now and then whether it is there, as long as somebody uses the session.
+async fn watch_over(shared: Weak<Shared>) {
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        let Some(shared) = shared.upgrade() else { return };
+        let session = Session { shared };
+        if session.ping(SILENCE).await.is_err() {
+            session.shared.die("its guest does not answer");
+            return;
+        }
     }
 }
 

@@ -459,6 +459,19 @@ async fn fifo_block_on_read() {
 }
 
 #[tokio::test]
+async fn fifo_as_passwd() {
+    let sandbox = create().await;
+    sh(&sandbox, "rm -f /etc/passwd /etc/group; mkfifo /etc/passwd /etc/group").await;
+    // A guest that opened it would wait for ever.
+    assert_eq!(sh(&sandbox, "echo alive").await, "alive");
+    let exec = Exec { user: User::Named("agent".into()), ..command(&["true"]) };
+    assert!(matches!(
+        common::exec(&sandbox, exec).await,
+        Err(SessionError::Failed { kind: FailureKind::UnknownUser, .. })
+    ));
+}
+
+#[tokio::test]
 async fn device_file_read() {
     let sandbox = create().await;
     for path in ["/dev/zero", "/dev/random", "/dev/tty"] {
