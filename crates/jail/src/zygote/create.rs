@@ -98,13 +98,15 @@ fn prepare(home: &mut Home, spec: &Spec, sandbox: &Sandbox, owner: u32, orders: 
         group.add(sandbox.pid).during("entering the control group")?;
     }
     let userns = File::open(format!("{proc}/ns/user")).during("opening the user namespace")?;
-    let tree = image::build(home, spec, userns.as_fd(), owner)?;
+    let (tree, bench) = image::build(home, spec, userns.as_fd(), owner)?;
     for part in tree.chunks(PER_PACKET) {
         let places: Vec<&str> = part.iter().map(|(place, _)| place.as_str()).collect();
         let mounts: Vec<BorrowedFd<'_>> = part.iter().map(|(_, mount)| mount.as_fd()).collect();
         send(orders, &places, &mounts).during("handing over the root")?;
     }
     send(orders, &Vec::<&str>::new(), &[]).during("handing over the root")?;
+    // While the child goes on.
+    drop((tree, bench));
     // The socket closes by itself when the guest is executed; before that, only trouble is reported.
     match receive::<inside::Report>(orders).during("waiting for the guest")? {
         None => Ok(()),

@@ -46,26 +46,32 @@ fn attach_lower(path: &Path, at: &Path, userns: Option<BorrowedFd<'_>>) -> io::R
 }
 
 /// The place where one sandbox's layers are put together; it is gone when this is dropped, the mounts made of it stay.
-struct Bench {
+/// Taking mounts off waits for the kernel, so it is dropped when nobody waits for us.
+pub(super) struct Bench {
     path: PathBuf,
-    attached: Vec<PathBuf>,
+    /// How many mounts lie below it, for names that are new.
+    attached: usize,
 }
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        for path in self.attached.iter().rev().chain([&self.path]) {
-            let _ = unmount(path, UnmountFlags::DETACH);
-        }
+        // With everything that is attached below.
+        let _ = unmount(&self.path, UnmountFlags::DETACH);
         let _ = fs::remove_dir(&self.path);
     }
 }
 
 /// Builds the root that `spec` describes. `userns` is the sandbox's, for its id range; `owner` its root's id on the host.
-pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner: u32) -> Result<Tree, Trouble> {
+pub(super) fn build(
+    home: &mut Home,
+    spec: &Spec,
+    userns: BorrowedFd<'_>,
+    owner: u32,
+) -> Result<(Tree, Bench), Trouble> {
     if spec.image == Image::Host && home.host_image.is_none() {
         home.host_image = Some(synthetic::build().during("building the host image")?);
     }
-    let bench = Bench { path: Path::new(WORKSHOP).join(format!("box-{}", spec.id)), attached: Vec::new() };
+    let bench = Bench { path: Path::new(WORKSHOP).join(format!("box-{}", spec.id)), attached: 0 };
     fs::create_dir(&bench.path).during("making the sandbox's directory")?;
     let options = format!("mode=755,size={},nr_inodes={}", spec.disk, spec.inodes);
     let options = CString::new(options).unwrap_or_default();
@@ -97,7 +103,7 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
         let shown = if wanted.writable { shown } else { workshop.veil(shown)? };
         tree.push((wanted.target.trim_start_matches('/').to_owned(), shown));
     }
-    Ok(tree)
+    Ok((tree, workshop.bench))
 }
 
 fn home_maps_ids(home: &Home) -> bool {
@@ -126,7 +132,7 @@ impl Layers<'_> {
         }
         let idmap = home_maps_ids(self.home).then_some(self.userns);
         attach_lower(lower, &place("lower"), idmap).during("attaching a lower layer")?;
-        self.bench.attached.push(place("lower"));
+        self.bench.attached += 1;
         let mut lowers = vec![place("lower")];
         if name == "usr" {
             lowers.insert(0, self.mask(&directory).during("hiding /usr/local")?);
@@ -150,7 +156,7 @@ impl Layers<'_> {
     /// A read-only directory behind an overlay of its own, so that mountinfo does not show where on the host it lies. A
     /// single file, or a file system that an overlay cannot have below it, is shown as it is.
     fn veil(&mut self, shown: OwnedFd) -> Result<OwnedFd, Trouble> {
-        let directory = self.bench.path.join(format!("mount-{}", self.bench.attached.len()));
+        let directory = self.bench.path.join(format!("mount-{}", self.bench.attached));
         let is_directory =
             rustix::fs::fstat(&shown).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
         if !is_directory {
@@ -161,7 +167,7 @@ impl Layers<'_> {
             fs::create_dir(path).during("making a layer")?;
         }
         move_mount(&shown, c"", CWD, &lower, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during("attaching a mount")?;
-        self.bench.attached.push(lower.clone());
+        self.bench.attached += 1;
         let overlay = || -> io::Result<OwnedFd> {
             let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
             fsconfig_set_string(fs.as_fd(), "source", "mount")?;

@@ -246,32 +246,30 @@ fn strict() -> MountAttrFlags {
     MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC
 }
 
+/// Not every kernel has every part; what is not there needs no hiding.
+fn unless_absent(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn hide_parts_of_proc() -> io::Result<()> {
+    let hidden = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     for name in HIDDEN_FILES {
-        let path = Path::new(NEW_PROC).join(name);
-        if path.exists() {
-            mount_bind("/dev/null", &path)?;
-        }
+        unless_absent(mount_bind("/dev/null", Path::new(NEW_PROC).join(name)))?;
     }
     for name in HIDDEN_DIRECTORIES {
-        let path = Path::new(NEW_PROC).join(name);
-        if path.is_dir() {
-            mount(
-                "tmpfs",
-                &path,
-                "tmpfs",
-                MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
-                c"size=0,nr_inodes=1",
-            )?;
-        }
+        unless_absent(mount("tmpfs", Path::new(NEW_PROC).join(name), "tmpfs", hidden, c"size=0,nr_inodes=1"))?;
     }
     for name in READ_ONLY {
         let path = Path::new(NEW_PROC).join(name);
-        if path.is_dir() {
-            mount_bind(&path, &path)?;
-            let bound = open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-            syscalls::mount_setattr(&bound, MOUNT_ATTR_RDONLY, None, true)?;
+        match mount_bind(&path, &path) {
+            Err(rustix::io::Errno::NOENT) => continue,
+            result => result?,
         }
+        let bound = open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        syscalls::mount_setattr(&bound, MOUNT_ATTR_RDONLY, None, true)?;
     }
     Ok(())
 }
