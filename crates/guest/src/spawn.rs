@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ use wire::{Exec, FailureKind, User, WindowSize};
 
 use crate::commands::Kind;
 use crate::failure::Failure;
-use crate::syscalls::{Side, exec, exit_now, fork, spawn_until_exec};
+use crate::syscalls::{Side, close_all_but, exec, exit_now, fork, spawn_until_exec};
 use crate::users::{self, Identity};
 
 /// What a command finds when nobody says otherwise.
@@ -79,7 +79,10 @@ pub(crate) fn start(spec: &Exec) -> Result<Started, Failure> {
     match fork().map_err(|error| Failure::from_io(&error, "cannot start a command"))? {
         Side::Parent(keeper) => Ok(Started { keeper, report, input, out, err, kind: ends.kind }),
         Side::Child => {
-            drop((report, input, out, err));
+            let own = [&ends.input, &ends.out, &ends.err, &report_writer].map(AsRawFd::as_raw_fd);
+            // Not dropped: what follows closes them with everything else that is not this command's.
+            std::mem::forget((report, input, out, err));
+            close_all_but(&own);
             keep(&prepared, ends, report_writer)
         }
     }

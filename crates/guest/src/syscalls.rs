@@ -3,7 +3,7 @@
 
 use std::ffi::{CString, c_char};
 use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::process::Pid;
 
@@ -68,6 +68,22 @@ pub(crate) fn spawn_until_exec(mut body: impl FnMut()) -> io::Result<Pid> {
         return Err(io::Error::last_os_error());
     }
     Pid::from_raw(pid).ok_or_else(|| io::Error::from(io::ErrorKind::Other))
+}
+
+/// Closes every descriptor from 3 on but these.
+pub(crate) fn close_all_but(kept: &[RawFd]) {
+    let mut sorted = kept.to_vec();
+    sorted.sort_unstable();
+    let mut first = 3;
+    for kept in sorted.into_iter().map(i32::cast_unsigned).chain([u32::MAX]) {
+        if kept > first {
+            // WHY: a copy of the guest holds all that the guest has open for other commands.
+            // SAFETY: takes plain values. This process goes on without any object that owns one of the closed numbers:
+            // it never returns to the server, and ends by `_exit`.
+            unsafe { libc::syscall(libc::SYS_close_range, first, kept - 1, 0) };
+        }
+        first = first.max(kept.saturating_add(1));
+    }
 }
 
 /// Ends this process at once, without running anything of the parent's.

@@ -22,14 +22,14 @@ fn parents() -> BTreeMap<i32, i32> {
     pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
 }
 
-/// All descendants of `root`.
-fn descendants(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
+/// These processes and all their descendants.
+fn trees(roots: &BTreeSet<i32>, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
     for (&pid, &parent) in parents {
         children.entry(parent).or_default().push(pid);
     }
-    let mut found = BTreeSet::new();
-    let mut open = vec![root];
+    let mut found = roots.clone();
+    let mut open: Vec<i32> = roots.iter().copied().collect();
     while let Some(pid) = open.pop() {
         for &child in children.get(&pid).into_iter().flatten() {
             if found.insert(child) {
@@ -47,13 +47,17 @@ fn signal(pid: i32, signal: Signal) {
     }
 }
 
-/// Ends everything below `keeper`, then the keeper. A stopped process cannot fork, so the tree is stopped from the top
-/// until a look finds nothing new; only then is it killed.
+/// Ends a command's keeper and everything below it.
 pub(crate) fn kill(keeper: Pid) {
-    let root = keeper.as_raw_nonzero().get();
+    end(&BTreeSet::from([keeper.as_raw_nonzero().get()]));
+}
+
+/// Ends whole trees. A stopped process cannot fork, so all are stopped until a look finds nothing new; only then are they
+/// killed. What a fork bomb made meanwhile comes to the guest as an orphan and is ended in the next round.
+fn end(roots: &BTreeSet<i32>) {
     let mut stopped = BTreeSet::new();
     for _ in 0..PASSES {
-        let found = descendants(root, &parents());
+        let found = trees(roots, &parents());
         let fresh: Vec<i32> = found.difference(&stopped).copied().collect();
         if fresh.is_empty() {
             break;
@@ -63,10 +67,10 @@ pub(crate) fn kill(keeper: Pid) {
             stopped.insert(pid);
         }
     }
-    for pid in descendants(root, &parents()) {
+    // By a fresh look: a number that was seen before may be another's by now.
+    for pid in trees(roots, &parents()) {
         signal(pid, Signal::KILL);
     }
-    signal(root, Signal::KILL);
 }
 
 /// Ends whatever hangs directly under the guest without being a keeper: orphans of a keeper that the workload killed.
@@ -74,12 +78,10 @@ pub(crate) fn kill(keeper: Pid) {
 pub(crate) fn kill_orphans(keepers: &BTreeSet<i32>) -> bool {
     let parents = parents();
     let own = i32::try_from(std::process::id()).unwrap_or(1);
-    let orphans: Vec<i32> =
-        parents.iter().filter(|(pid, parent)| **parent == own && !keepers.contains(pid)).map(|(pid, _)| *pid).collect();
-    for &orphan in &orphans {
-        if let Some(pid) = Pid::from_raw(orphan) {
-            kill(pid);
-        }
+    let is_orphan = |(pid, parent): &(&i32, &i32)| **parent == own && !keepers.contains(pid);
+    let orphans: BTreeSet<i32> = parents.iter().filter(is_orphan).map(|(pid, _)| *pid).collect();
+    if !orphans.is_empty() {
+        end(&orphans);
     }
     !orphans.is_empty()
 }
@@ -91,7 +93,7 @@ mod tests {
     #[test]
     fn descendants_are_found_across_generations() {
         let parents = BTreeMap::from([(2, 1), (3, 2), (4, 3), (5, 1), (6, 5), (7, 7)]);
-        assert_eq!(descendants(2, &parents), BTreeSet::from([3, 4]));
-        assert_eq!(descendants(1, &parents), BTreeSet::from([2, 3, 4, 5, 6]));
+        assert_eq!(trees(&BTreeSet::from([2]), &parents), BTreeSet::from([2, 3, 4]));
+        assert_eq!(trees(&BTreeSet::from([3, 5]), &parents), BTreeSet::from([3, 4, 5, 6]));
     }
 }

@@ -139,6 +139,8 @@ impl Limits {
                 ("memory.limit_in_bytes", self.memory.to_string()),
                 ("memory.memsw.limit_in_bytes", self.memory.to_string()),
                 ("memory.swappiness", "0".into()),
+                // Buffers of sockets are counted apart in v1.
+                ("memory.kmem.tcp.limit_in_bytes", (self.memory / 4).to_string()),
             ],
             (Version::Two, "memory") => vec![("memory.max", self.memory.to_string()), ("memory.swap.max", "0".into())],
             (_, "pids") => vec![("pids.max", self.pids.to_string())],

@@ -29,7 +29,34 @@ enum Check {
     Ioctl,
     /// `personality`: the ones that change no protection.
     Personality,
+    /// This argument is a process number, and not the guest's.
+    NotTheGuest(u32),
+    /// `setpriority`, `ioprio_set`: single processes (this word of the first argument) but the guest.
+    OneProcess(u32),
+    /// This argument is a file's mode, without setuid and setgid.
+    NoSetId(u32),
 }
+
+/// Whether files may get the setuid and setgid bits. Not where the sandbox writes to the host's own files: there such a
+/// file would be one of the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SetIdBits {
+    Allowed,
+    Refused,
+}
+
+/// Calls that can give a file those bits, with the argument that holds the mode.
+const MODES: &[(c_long, u32)] = &[
+    (libc::SYS_open, 2),
+    (libc::SYS_creat, 1),
+    (libc::SYS_openat, 3),
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
 
 /// The last number that this list was made for; what lies beyond is unknown, not forbidden.
 const LAST_KNOWN: c_long = 467;
@@ -240,10 +267,7 @@ const PROCESSES: &[c_long] = calls![
     SYS_rt_sigsuspend,
     SYS_sigaltstack,
     SYS_getpriority,
-    SYS_setpriority,
-    SYS_sched_setparam,
     SYS_sched_getparam,
-    SYS_sched_setscheduler,
     SYS_sched_getscheduler,
     SYS_sched_get_priority_max,
     SYS_sched_get_priority_min,
@@ -255,7 +279,6 @@ const PROCESSES: &[c_long] = calls![
     SYS_tkill,
     SYS_time,
     SYS_futex,
-    SYS_sched_setaffinity,
     SYS_sched_getaffinity,
     SYS_set_tid_address,
     SYS_restart_syscall,
@@ -277,7 +300,6 @@ const PROCESSES: &[c_long] = calls![
     SYS_mq_notify,
     SYS_mq_getsetattr,
     SYS_waitid,
-    SYS_ioprio_set,
     SYS_ioprio_get,
     SYS_set_robust_list,
     SYS_get_robust_list,
@@ -289,11 +311,9 @@ const PROCESSES: &[c_long] = calls![
     SYS_signalfd4,
     SYS_eventfd2,
     SYS_rt_tgsigqueueinfo,
-    SYS_prlimit64,
     SYS_getcpu,
     SYS_process_vm_readv,
     SYS_process_vm_writev,
-    SYS_sched_setattr,
     SYS_sched_getattr,
     SYS_seccomp,
     SYS_getrandom,
@@ -356,9 +376,25 @@ const CHECKED: &[(c_long, Check)] = &[
     (libc::SYS_socketpair, Check::SocketPair),
     (libc::SYS_ioctl, Check::Ioctl),
     (libc::SYS_personality, Check::Personality),
+    (libc::SYS_prlimit64, Check::NotTheGuest(0)),
+    (libc::SYS_sched_setparam, Check::NotTheGuest(0)),
+    (libc::SYS_sched_setscheduler, Check::NotTheGuest(0)),
+    (libc::SYS_sched_setattr, Check::NotTheGuest(0)),
+    (libc::SYS_sched_setaffinity, Check::NotTheGuest(0)),
+    (libc::SYS_setpriority, Check::OneProcess(0)),
+    (libc::SYS_ioprio_set, Check::OneProcess(1)),
 ];
 
-fn action(number: c_long) -> Action {
+fn action(number: c_long, bits: SetIdBits) -> Action {
+    if bits == SetIdBits::Refused {
+        if let Some((_, argument)) = MODES.iter().find(|(call, _)| *call == number) {
+            return Action::Check(Check::NoSetId(*argument));
+        }
+        // Its mode lies in memory, where a filter cannot look; programs have another way.
+        if number == libc::SYS_openat2 {
+            return Action::Errno(libc::ENOSYS);
+        }
+    }
     if let Some((_, check)) = CHECKED.iter().find(|(checked, _)| *checked == number) {
         return Action::Check(*check);
     }
@@ -455,6 +491,24 @@ fn check_block(check: Check) -> Vec<sock_filter> {
             answer(libc::EPERM),
             allow(),
         ],
+        Check::NotTheGuest(argument) => {
+            vec![load_argument(argument), jump(BPF_JEQ, 1, 0, 1), answer(libc::EPERM), allow()]
+        }
+        Check::OneProcess(word) => vec![
+            load_argument(0),
+            jump(BPF_JEQ, word, 0, 2),
+            load_argument(1),
+            jump(BPF_JEQ, 1, 0, 1),
+            answer(libc::EPERM),
+            allow(),
+        ],
+        Check::NoSetId(argument) => vec![
+            load_argument(argument),
+            statement(BPF_ALU | BPF_AND | BPF_K, 0o6000),
+            jump(BPF_JEQ, 0, 1, 0),
+            answer(libc::EPERM),
+            allow(),
+        ],
         Check::Personality => {
             let mut block = vec![load_argument(0)];
             // Linux, 32-bit uname, old uname, both, and the question what it is.
@@ -465,12 +519,12 @@ fn check_block(check: Check) -> Vec<sock_filter> {
 }
 
 /// The whole filter.
-pub(crate) fn program() -> Vec<sock_filter> {
+pub(crate) fn program(bits: SetIdBits) -> Vec<sock_filter> {
     const X86_64: u32 = 0xC000_003E;
     // Runs of numbers with the same action; one leaf each.
     let mut runs: Vec<(u32, Action)> = Vec::new();
     for number in 0..=LAST_KNOWN + 1 {
-        let action = action(number);
+        let action = action(number, bits);
         if runs.last().is_none_or(|(_, last)| *last != action || matches!(action, Action::Check(_))) {
             runs.push((u32::try_from(number).unwrap_or(u32::MAX), action));
         }
@@ -509,7 +563,7 @@ mod tests {
     use super::*;
 
     /// What the filter says of a call: an interpreter of the few instructions that it is made of.
-    fn judge(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 3]) -> u32 {
+    fn judge(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 4]) -> u32 {
         let load = |offset: u32| match offset {
             0 => number,
             4 => arch,
@@ -533,7 +587,8 @@ mod tests {
     }
 
     fn verdict(number: c_long, arguments: [u32; 3]) -> u32 {
-        judge(&program(), 0xC000_003E, u32::try_from(number).unwrap(), arguments)
+        let arguments = [arguments[0], arguments[1], arguments[2], 0];
+        judge(&program(SetIdBits::Allowed), 0xC000_003E, u32::try_from(number).unwrap(), arguments)
     }
 
     fn errno(errno: i32) -> u32 {
@@ -542,11 +597,11 @@ mod tests {
 
     #[test]
     fn every_number_gets_the_action_of_the_list() {
-        let program = program();
+        let program = program(SetIdBits::Allowed);
         assert!(program.len() < 4096, "{}", program.len());
         for number in 0..600 {
-            let said = judge(&program, 0xC000_003E, u32::try_from(number).unwrap(), [0; 3]);
-            match action(number) {
+            let said = judge(&program, 0xC000_003E, u32::try_from(number).unwrap(), [0; 4]);
+            match action(number, SetIdBits::Allowed) {
                 Action::Allow => assert_eq!(said, libc::SECCOMP_RET_ALLOW, "{number}"),
                 Action::Errno(expected) => assert_eq!(said, errno(expected), "{number}"),
                 Action::Check(_) => {}
@@ -556,9 +611,9 @@ mod tests {
 
     #[test]
     fn other_calling_conventions_are_killed_or_unknown() {
-        assert_eq!(judge(&program(), 0x4000_0003, 20, [0; 3]), libc::SECCOMP_RET_KILL_PROCESS);
+        assert_eq!(judge(&program(SetIdBits::Allowed), 0x4000_0003, 20, [0; 4]), libc::SECCOMP_RET_KILL_PROCESS);
         // x32: the same architecture with a bit in the number.
-        assert_eq!(judge(&program(), 0xC000_003E, 0x4000_0000, [0; 3]), errno(libc::ENOSYS));
+        assert_eq!(judge(&program(SetIdBits::Allowed), 0xC000_003E, 0x4000_0000, [0; 4]), errno(libc::ENOSYS));
     }
 
     #[test]
@@ -604,6 +659,37 @@ mod tests {
         ] {
             assert_eq!(verdict(*number, [0; 3]), errno(libc::EPERM), "{number}");
         }
+    }
+
+    #[test]
+    fn the_guest_is_out_of_reach_of_limits_and_priorities() {
+        for number in
+            [libc::SYS_prlimit64, libc::SYS_sched_setscheduler, libc::SYS_sched_setattr, libc::SYS_sched_setaffinity]
+        {
+            assert_eq!(verdict(number, [1, 0, 0]), errno(libc::EPERM), "{number}");
+            assert_eq!(verdict(number, [0, 0, 0]), libc::SECCOMP_RET_ALLOW, "{number}");
+        }
+        for (number, one) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
+            assert_eq!(verdict(number, [one, 0, 19]), libc::SECCOMP_RET_ALLOW);
+            assert_eq!(verdict(number, [one, 1, 19]), errno(libc::EPERM), "the guest");
+            assert_eq!(verdict(number, [one + 2, 0, 19]), errno(libc::EPERM), "all of a user's");
+        }
+    }
+
+    #[test]
+    fn setuid_bits_are_refused_where_the_hosts_files_are_written() {
+        let strict = program(SetIdBits::Refused);
+        for (number, argument) in MODES {
+            let mut arguments = [0; 4];
+            for (mode, expected) in
+                [(0o755, libc::SECCOMP_RET_ALLOW), (0o4755, errno(libc::EPERM)), (0o2755, errno(libc::EPERM))]
+            {
+                arguments[usize::try_from(*argument).unwrap()] = mode;
+                let said = judge(&strict, 0xC000_003E, u32::try_from(*number).unwrap(), arguments);
+                assert_eq!(said, expected, "{number} {mode:o}");
+            }
+        }
+        assert_eq!(judge(&strict, 0xC000_003E, u32::try_from(libc::SYS_openat2).unwrap(), [0; 4]), errno(libc::ENOSYS));
     }
 
     #[test]

@@ -74,6 +74,10 @@ impl Containers {
             check_source(Path::new(&mount.source))
                 .map_err(|why| StartError::Mount { path: mount.source.clone(), why })?;
         }
+        if let Image::Directory(path) = &request.image {
+            let refused = |why| StartError::Mount { path: path.clone(), why };
+            check_place(Path::new(path)).map_err(refused)?;
+        }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let helper = |error: std::io::Error| StartError::Helper(error);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -117,13 +121,18 @@ impl Containers {
 const MAX_DEPTH: usize = 8;
 const MAX_ENTRIES: usize = 20_000;
 
-/// Refuses a source that is, or holds, a socket: a read-only mount does not stop a connection to one.
-fn check_source(source: &Path) -> Result<(), String> {
-    use std::os::unix::fs::FileTypeExt as _;
-    // What a link leads to is what would be mounted: the checks must see it, so links are not taken at all.
+/// Refuses the host's own places, wherever a link leads; returns where it leads.
+fn check_place(source: &Path) -> Result<std::path::PathBuf, String> {
     let resolved = std::fs::canonicalize(source).map_err(|error| error.to_string())?;
     let text = format!("{}:/x", resolved.display());
     text.parse::<profile::Mount>().map_err(|error| error.to_string())?;
+    Ok(resolved)
+}
+
+/// Refuses a source that is, or holds, a socket: a read-only mount does not stop a connection to one.
+fn check_source(source: &Path) -> Result<(), String> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let resolved = check_place(source)?;
     let mut open = vec![(resolved, 0)];
     let mut seen = 0;
     while let Some((path, depth)) = open.pop() {

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 #[derive(Debug)]
 pub struct Registered {
     directory: PathBuf,
+    name: String,
     _lock: File,
 }
 
@@ -55,12 +56,14 @@ fn base() -> io::Result<PathBuf> {
 impl Registered {
     /// Puts a run on the list.
     pub fn new(name: &str, about: &str) -> io::Result<Self> {
-        let directory = base()?.join(name);
-        fs::DirBuilder::new().mode(0o700).create(&directory)?;
-        let lock = File::create(directory.join("lock"))?;
+        let (directory, hidden) = (base()?.join(name), base()?.join(format!(".{name}")));
+        // Made out of sight, so that whoever sees it sees it locked.
+        fs::DirBuilder::new().mode(0o700).create(&hidden)?;
+        let lock = File::create(hidden.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        File::create(directory.join("about"))?.write_all(about.as_bytes())?;
-        Ok(Self { directory, _lock: lock })
+        File::create(hidden.join("about"))?.write_all(about.as_bytes())?;
+        fs::rename(&hidden, &directory)?;
+        Ok(Self { directory, name: name.to_owned(), _lock: lock })
     }
 
     /// Where its socket goes.
@@ -71,6 +74,8 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        // Gone already, unless the helper was killed before it could.
+        let _ = remove_groups_of(&self.name);
         // Whatever stays is taken off by `cleanup`.
         let _ = fs::remove_dir_all(&self.directory);
     }
@@ -81,6 +86,9 @@ pub fn runs() -> io::Result<Vec<Run>> {
     let mut runs = Vec::new();
     for entry in fs::read_dir(base()?)?.flatten() {
         let directory = entry.path();
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
         let Ok(lock) = File::open(directory.join("lock")) else { continue };
         let alive = flock(&lock, FlockOperation::NonBlockingLockShared).is_err();
         let about = fs::read_to_string(directory.join("about")).unwrap_or_default();
@@ -101,12 +109,21 @@ impl Run {
         if self.alive {
             return Err(io::Error::other(format!("{} is alive", self.name)));
         }
-        let prefix = format!("ringfence-{}-", self.name);
-        for place in jail::cgroups::hierarchies()?.iter().flat_map(jail::cgroups::Hierarchy::places) {
-            remove_groups(&place, &prefix);
-        }
+        // Held while we clean, so that nobody else does, and that it is dead indeed.
+        let lock = File::open(self.directory.join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        remove_groups_of(&self.name)?;
         fs::remove_dir_all(&self.directory)
     }
+}
+
+/// Removes the control groups that bear a run's name.
+fn remove_groups_of(run: &str) -> io::Result<()> {
+    let prefix = format!("ringfence-{run}-");
+    for place in jail::cgroups::hierarchies()?.iter().flat_map(jail::cgroups::Hierarchy::places) {
+        remove_groups(&place, &prefix);
+    }
+    Ok(())
 }
 
 /// Kills what is left in the groups of that prefix and removes them. A group that stays is found again next time.

@@ -46,6 +46,8 @@ struct Operation {
     events: mpsc::UnboundedSender<Event>,
     /// Bytes that the guest may still send, per stream.
     window: [u32; 2],
+    /// Bytes that the consumer has taken and that are not granted again yet, per stream.
+    taken: [u32; 2],
     input: Arc<Semaphore>,
 }
 
@@ -111,7 +113,9 @@ impl Session {
             if let Some(reason) = &table.dead {
                 return Err(SessionError::Died(reason.clone()));
             }
-            table.operations.insert(id, Operation { events, window: [WINDOW; 2], input: Arc::clone(&input) });
+            table
+                .operations
+                .insert(id, Operation { events, window: [WINDOW; 2], taken: [0; 2], input: Arc::clone(&input) });
         }
         self.shared.send(first(id));
         Ok(Running::new(id, incoming, input, Arc::clone(&self.shared)))
@@ -160,11 +164,21 @@ impl Shared {
 
     /// Takes note that the consumer has taken `bytes`, and lets the guest send as many more.
     pub(crate) fn grant(&self, id: u32, stream: Stream, bytes: u32) {
-        if let Some(operation) = self.table().operations.get_mut(&id) {
+        let granted = {
+            let mut table = self.table();
+            let Some(operation) = table.operations.get_mut(&id) else { return };
+            let taken = &mut operation.taken[index(stream)];
+            *taken = taken.saturating_add(bytes);
+            // In large steps: a guest that reads nothing must not make us write one frame for each of its own.
+            if *taken < WINDOW / 4 {
+                return;
+            }
+            let granted = std::mem::take(taken);
             let window = &mut operation.window[index(stream)];
-            *window = window.saturating_add(bytes).min(WINDOW);
-        }
-        self.send(Host::Credit { id, stream, bytes });
+            *window = window.saturating_add(granted).min(WINDOW);
+            granted
+        };
+        self.send(Host::Credit { id, stream, bytes: granted });
     }
 
     pub(crate) fn forget(&self, id: u32) -> bool {
@@ -190,6 +204,11 @@ impl Shared {
         let mut table = self.table();
         let (id, event) = match message {
             Guest::Hello { .. } => return Err("its guest said hello twice"),
+            // It would cost no window, and so could be sent without end.
+            Guest::Output { bytes, .. } if bytes.is_empty() => return Err("its guest sent an empty chunk"),
+            Guest::Entries { entries, last: false, .. } if entries.is_empty() => {
+                return Err("its guest sent an empty list");
+            }
             Guest::Output { id, stream, bytes } => {
                 if let Some(operation) = table.operations.get_mut(&id) {
                     let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);

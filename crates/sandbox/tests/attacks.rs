@@ -290,7 +290,7 @@ async fn setuid_works_where_it_is_allowed_and_stays_inside() {
     assert_eq!(errno(&sandbox, 165, "'none', '/tmp', 'tmpfs', 0, 0").await, EPERM);
     let status = sh(&sandbox, "grep -E 'Seccomp:|NoNewPrivs|CapBnd' /proc/self/status | tr -d '\\t\\n'").await;
     assert!(
-        status.contains("Seccomp:2") && status.contains("NoNewPrivs:0") && status.contains("CapBnd:00000000a00005fb"),
+        status.contains("Seccomp:2") && status.contains("NoNewPrivs:0") && status.contains("CapBnd:00000000200005fb"),
         "{status}"
     );
 }
@@ -499,6 +499,52 @@ async fn sparse_file_read() {
     sh(&sandbox, "truncate -s 8E /root/sparse 2>/dev/null || truncate -s 1T /root/sparse").await;
     let read = sandbox.read_file("/root/sparse", 100 * MIB).await;
     assert!(matches!(read, Err(SessionError::Failed { kind: FailureKind::TooLarge, .. })), "{read:?}");
+}
+
+#[tokio::test]
+async fn setuid_file_in_a_writable_mount() {
+    let directory = tempfile::tempdir().unwrap();
+    let sandbox = create_with_mount(directory.path(), "/data", true).await;
+    let script = "cp /usr/bin/id /data/id; chmod 4755 /data/id; chmod 2755 /data/id; chmod u+s /data/id; install -m 4755 /usr/bin/id /data/other; \
+                  perl -e 'my @a = (q(/data/made), 0102, 04755); syscall(2, @a)'; true";
+    sh(&sandbox, script).await;
+    for entry in std::fs::read_dir(directory.path()).unwrap().flatten() {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o6000, 0, "{}: {mode:o}", entry.path().display());
+    }
+    assert!(directory.path().join("id").exists(), "it was written at all");
+}
+
+#[tokio::test]
+async fn starve_the_guest() {
+    let sandbox = create().await;
+    assert_eq!(errno(&sandbox, 302, "1, 7, pack('Q2', 3, 3), 0").await, EPERM, "its descriptors");
+    assert_eq!(errno(&sandbox, 144, "1, 5, pack('l', 0)").await, EPERM, "its scheduling");
+    assert_eq!(errno(&sandbox, 141, "0, 1, 19").await, EPERM, "its priority");
+    assert_eq!(errno(&sandbox, 141, "2, 0, 19").await, EPERM, "everybody's priority");
+    sh(&sandbox, "echo 1000 > /proc/1/oom_score_adj; echo 1000 > /proc/1/task/1/oom_score_adj; true").await;
+    assert_eq!(sh(&sandbox, "cat /proc/1/oom_score_adj /proc/1/task/1/oom_score_adj | wc -c").await, "0", "hidden");
+}
+
+#[tokio::test]
+async fn host_directory_as_image() {
+    for path in ["/", "/etc", "/root", "/home", "/run"] {
+        let image = jail::zygote::Image::Directory(path.into());
+        let refused = engine().create(Request { image, ..request() }).await;
+        assert!(matches!(&refused, Err(sandbox::StartError::Mount { .. })), "{path}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_commands_hold_nothing_of_ours() {
+    let sandbox = create().await;
+    let first = sandbox.start(command(&["cat"])).unwrap();
+    let second = sandbox.start(command(&["sleep", "30"])).unwrap();
+    first.input().end().await;
+    let mut first = first;
+    let ended = tokio::time::timeout(Duration::from_secs(5), first.next()).await.unwrap();
+    assert!(matches!(ended, sandbox::Event::Ended(Outcome::Exited(0))), "{ended:?}");
+    drop(second);
 }
 
 #[tokio::test]

@@ -53,6 +53,12 @@ async fn guest_frame_oversize() {
 }
 
 #[tokio::test]
+async fn guest_sends_empty_chunks() {
+    dies_of(frame(&Guest::Output { id: 1, stream: Stream::Out, bytes: Vec::new() }), "empty chunk").await;
+    dies_of(frame(&Guest::Entries { id: 1, entries: Vec::new(), last: false }), "empty list").await;
+}
+
+#[tokio::test]
 async fn guest_hello_twice() {
     dies_of(frame(&Guest::Hello { version: PROTOCOL_VERSION }), "hello twice").await;
 }

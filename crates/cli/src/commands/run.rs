@@ -160,8 +160,8 @@ async fn execute(arguments: &RunArguments, request: &Request, plan: &Plan) -> Re
     let about = format!("{} {}", plan.profile, arguments.command.join(" "));
     let shared = share(&sandbox, run, &about);
     let ended = stream::to_the_end(&sandbox, exec).await;
-    drop(shared);
     let stopped = sandbox.stop().await;
+    drop(shared);
     let exit = ended.map_err(Obstacle::Session)?;
     stopped.map_err(Obstacle::Start)?;
     Ok(exit)

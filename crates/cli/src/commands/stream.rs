@@ -1,6 +1,7 @@
 //! A command's streams to and from ours, until it ends.
 
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use sandbox::{Event, Exec, Outcome, Running, Sandbox, SessionError, Stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,13 +11,22 @@ use super::run::TIMED_OUT;
 use super::terminal::{self, Raw};
 use crate::exit::Exit;
 
+/// How much longer than its timeout a command may take before the sandbox is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Runs `exec` with our own streams as its own.
 pub(super) async fn to_the_end(sandbox: &Sandbox, exec: Exec) -> Result<Exit, SessionError> {
     // Held while the command has our terminal; restores it afterwards.
     let raw = exec.pty.is_some().then(Raw::enter).flatten();
+    // The guest ends the command in time; if it cannot, because the workload starves it, we do not wait for it.
+    let patience =
+        exec.timeout_ms.map_or(Duration::MAX, |millis| Duration::from_millis(millis).saturating_add(PATIENCE));
     let mut running = sandbox.start(exec)?;
     let feeding = tokio::spawn(feed(running.input()));
-    let result = pump(&mut running, raw.is_some()).await;
+    let result = match tokio::time::timeout(patience, pump(&mut running, raw.is_some())).await {
+        Ok(result) => result,
+        Err(_) => Err(SessionError::Died("its guest did not end a command whose time was up".into())),
+    };
     feeding.abort();
     result
 }

@@ -32,12 +32,12 @@ pub(super) struct Sandbox {
 const PER_PACKET: usize = 4;
 
 pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<Sandbox, Trouble> {
-    let (owner, range) = match home.rights {
-        Rights::Root => {
-            let (owner, lock) = reserve_range(&mut home.id_ranges).during("reserving an id range")?;
+    let (owner, range) = match &home.id_locks {
+        Some(locks) => {
+            let (owner, lock) = reserve_range(locks, &mut home.id_ranges).during("reserving an id range")?;
             (owner, Some(lock))
         }
-        Rights::User => (0, None),
+        None => (0, None),
     };
     let group = match (&home.parents, &spec.limits) {
         (Some(parents), Some(limits)) => Some(parents.make(&spec.name, limits).during("making the control group")?),
@@ -59,7 +59,10 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<S
     let (pid, pidfd) = match side.during("cloning into new namespaces")? {
         Side::Child => {
             drop(ours);
-            let inside = Inside { orders: theirs, control, guest: home.guest.as_fd(), filter: &home.filter, spec };
+            // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.
+            let writes_outside = spec.mounts.iter().any(|mount| mount.writable);
+            let filter = if writes_outside { &home.filter_without_set_id } else { &home.filter };
+            let inside = Inside { orders: theirs, control, guest: home.guest.as_fd(), filter, spec };
             inside::run(inside)
         }
         Side::Parent { pid, pidfd } => (pid, pidfd),
@@ -114,28 +117,17 @@ fn prepare(home: &mut Home, spec: &Spec, sandbox: &Sandbox, owner: u32, orders: 
     }
 }
 
-/// Takes a free range of ids. Its lock is a file that dies with the zygote.
-fn reserve_range(next: &mut u32) -> io::Result<(u32, File)> {
-    use rustix::fs::{FlockOperation, flock};
-    // The workshop hides /run, so the locks live in /dev/shm, root's own directory.
-    let directory = std::path::Path::new("/dev/shm/ringfence-ids");
-    match fs::create_dir(directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
-    let metadata = fs::symlink_metadata(directory)?;
-    // Somebody else's directory (or link) there is an attack, or at least not ours.
-    if !metadata.is_dir() || std::os::unix::fs::MetadataExt::uid(&metadata) != 0 {
-        return Err(io::Error::from_raw_os_error(libc::EACCES));
-    }
+/// Takes a free range of ids. Its lock is a file that nobody else can open, and dies with the zygote.
+fn reserve_range(locks: &OwnedFd, next: &mut u32) -> io::Result<(u32, File)> {
+    use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
     let start = std::process::id();
     for _ in 0..RANGES {
         let slot = start.wrapping_mul(61).wrapping_add(*next) % RANGES;
         *next = next.wrapping_add(1);
-        let file = File::options().create(true).truncate(false).write(true).open(directory.join(slot.to_string()))?;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(locks, slot.to_string(), flags, Mode::from_raw_mode(0o600))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            return Ok((FIRST_RANGE + slot * RANGE, file));
+            return Ok((FIRST_RANGE + slot * RANGE, File::from(file)));
         }
     }
     Err(io::Error::from_raw_os_error(libc::EBUSY))

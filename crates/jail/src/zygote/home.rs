@@ -3,13 +3,14 @@
 use std::os::fd::OwnedFd;
 
 use libc::sock_filter;
-use rustix::fs::{CWD, Mode, mkdirat};
+use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{getegid, geteuid};
 
 use super::{During as _, Trouble, synthetic};
 use crate::cgroups::Parents;
-use crate::{filter, syscalls};
+use crate::filter::{self, SetIdBits};
+use crate::syscalls;
 
 /// Where the zygote builds: its own tmpfs over a directory that every Linux has and that is never mounted into a sandbox.
 pub(super) const WORKSHOP: &str = "/run";
@@ -36,6 +37,10 @@ pub(super) struct Home {
     pub(super) rights: Rights,
     pub(super) parents: Option<Parents>,
     pub(super) filter: Vec<sock_filter>,
+    /// The same for sandboxes that write to the host's own files.
+    pub(super) filter_without_set_id: Vec<sock_filter>,
+    /// Where id ranges are locked: root's own directory, opened before the workshop hides it.
+    pub(super) id_locks: Option<OwnedFd>,
     pub(super) host_image: Option<synthetic::HostImage>,
     pub(super) id_ranges: u32,
 }
@@ -45,6 +50,10 @@ impl Home {
         // Before the workshop hides anything: the groups are found by their paths.
         let parents = Parents::find();
         let rights = if geteuid().is_root() { Rights::Root } else { Rights::User };
+        let id_locks = match rights {
+            Rights::Root => Some(open_id_locks().during("opening the id ranges' locks")?),
+            Rights::User => None,
+        };
         if rights == Rights::User {
             let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
             syscalls::unshare(libc::CLONE_NEWUSER).during("entering a user namespace")?;
@@ -61,6 +70,31 @@ impl Home {
         for directory in [NEW_ROOT, NEW_PROC, NEW_DEV] {
             mkdirat(CWD, directory, Mode::from_raw_mode(0o755)).during("making the workshop's directories")?;
         }
-        Ok(Self { guest, rights, parents, filter: filter::program(), host_image: None, id_ranges: 0 })
+        Ok(Self {
+            guest,
+            rights,
+            parents,
+            filter: filter::program(SetIdBits::Allowed),
+            filter_without_set_id: filter::program(SetIdBits::Refused),
+            id_locks,
+            host_image: None,
+            id_ranges: 0,
+        })
     }
+}
+
+/// A directory in /run, where only root makes any, that nobody else may enter.
+fn open_id_locks() -> std::io::Result<OwnedFd> {
+    const LOCKS: &str = "/run/ringfence-ids";
+    match mkdirat(CWD, LOCKS, Mode::from_raw_mode(0o700)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let directory =
+        open(LOCKS, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = fstat(&directory)?;
+    if stat.st_uid != 0 || stat.st_mode & 0o077 != 0 {
+        return Err(std::io::Error::from_raw_os_error(libc::EACCES));
+    }
+    Ok(directory)
 }

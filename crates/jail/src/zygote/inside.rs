@@ -77,9 +77,26 @@ const LINKS: [(&str, &str); 5] = [
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 ];
-/// Parts of /proc that speak of the host, hidden behind an empty file or directory.
-const HIDDEN_FILES: [&str; 9] =
-    ["kcore", "keys", "key-users", "kallsyms", "kmsg", "timer_list", "sched_debug", "sysrq-trigger", "config.gz"];
+/// Parts of /proc that speak of the host, or by which the guest could be made the first to die, hidden behind an empty
+/// file or directory.
+const HIDDEN_FILES: [&str; 16] = [
+    "kcore",
+    "keys",
+    "key-users",
+    "kallsyms",
+    "kmsg",
+    "timer_list",
+    "sched_debug",
+    "sysrq-trigger",
+    "config.gz",
+    "cmdline",
+    "diskstats",
+    "partitions",
+    "1/oom_score_adj",
+    "1/oom_adj",
+    "1/task/1/oom_score_adj",
+    "1/task/1/oom_adj",
+];
 const HIDDEN_DIRECTORIES: [&str; 5] = ["acpi", "scsi", "asound", "driver", "bus"];
 /// Parts of /proc that may be read and never written.
 const READ_ONLY: [&str; 4] = ["sys", "irq", "fs", "tty"];
@@ -94,7 +111,6 @@ fn kept() -> CapabilitySet {
         | CapabilitySet::SETGID
         | CapabilitySet::SETUID
         | CapabilitySet::SETPCAP
-        | CapabilitySet::SETFCAP
         | CapabilitySet::NET_BIND_SERVICE
         | CapabilitySet::AUDIT_WRITE
 }
