@@ -118,8 +118,8 @@ impl Containers {
 }
 
 /// How deep and how far a mount's source is searched for sockets.
-const MAX_DEPTH: usize = 8;
-const MAX_ENTRIES: usize = 20_000;
+const MAX_DEPTH: usize = 128;
+const MAX_ENTRIES: usize = 1_000_000;
 
 /// Refuses the host's own places, wherever a link leads; returns where it leads.
 fn check_place(source: &Path) -> Result<std::path::PathBuf, String> {
