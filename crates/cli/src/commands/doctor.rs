@@ -49,6 +49,8 @@ pub(super) fn doctor(printer: &mut Printer) -> Exit {
     let mut page = table(&["", "capability", "found", "enables", "how to get it"], &rows, page_width());
     page.push(Vec::new());
     page.extend(summary(&enforceable));
+    page.push(Vec::new());
+    page.push(vec![span(Look::Doubtful, "This version plans all of these, and runs H0 with N0 and H1 with N2 on the embedded engine; the rest is still to come.")]);
     printer.page(&page);
     Exit::Done
 }

@@ -1,7 +1,7 @@
 //! A plan as a page: what is enforced, granted, recorded, and what remains.
 
 use profile::plan::{Control, ZonePlan};
-use profile::{Egress, Explanation, Kind, NetworkRules, Plan, Runs, Sensitivity, Unmet};
+use profile::{Egress, Explanation, Kind, Network, NetworkRules, Plan, Provider, Runs, Sensitivity, Unmet};
 use serde_json::json;
 
 use crate::printer::{Look, Page, Printer, Span, plain, span};
@@ -63,11 +63,25 @@ fn page(plan: &Plan, required: &[Unmet]) -> Page {
         plan.residual.iter().map(|residual| vec![span(Look::Doubtful, residual.id), plain(residual.text.clone())]);
     section(&mut page, "Remains", &remains.collect::<Vec<_>>(), width);
     list(&mut page, "Notes", &plan.notes, width);
+    if !can_run(plan) {
+        page.push(Vec::new());
+        page.push(vec![span(Look::Doubtful, "This version plans this, and cannot run it yet.")]);
+    }
     if required.is_empty() {
         page.push(Vec::new());
         page.push(vec![span(Look::Faint, format!("plan sha256 {}", plan.hash()))]);
     }
     page
+}
+
+/// What `run` does today: the host's own process, and the embedded engine without a network.
+fn can_run(plan: &Plan) -> bool {
+    let nothing_leaves = plan.network.phases.values().all(|zone| zone.level == Network::N2);
+    match plan.provider {
+        Provider::Local => true,
+        Provider::Container => nothing_leaves,
+        Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => false,
+    }
 }
 
 fn head(plan: &Plan) -> Page {
