@@ -81,6 +81,8 @@ fn errors_say_what_to_do() {
         (&["--profile", "T0.H1.N1", "--", "true"][..], 3, "no gateway yet"),
         (&["--profile", "T0.H0.N2", "--", "true"], 3, "cannot enforce N2"),
         (&["--profile", "T0.H0.N0", "--", "true"], 3, "justification"),
+        (&["--profile", "T2.H1.N2", "--", "true"], 3, "grants no arbitrary execution"),
+        (&["--image", "python:3.12", "--", "true"], 3, "host and dir:PATH only"),
         (&["--profile", "T9.H1.N1", "--", "true"], 2, "hint:"),
         (&["--profile", "/nonexistent.yaml", "--", "true"], 2, "document that exists"),
         (&["--mount", "/run:/x", "--", "true"], 2, "sockets"),

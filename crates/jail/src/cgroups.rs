@@ -194,8 +194,9 @@ impl Parents {
                 for controller in controllers {
                     for (index, (file, value)) in limits.settings(*version, controller).iter().enumerate() {
                         let result = write_at(&directory, file, value);
-                        // Only the first setting is the limit itself; the rest depends on how the kernel was built.
-                        if index == 0 {
+                        // The first setting is the limit itself, and swap would be a way around it; the rest depends on
+                        // how the kernel was built.
+                        if index == 0 || (file.contains("sw.") || file.contains("swap.")) && has_swap() {
                             result?;
                         }
                     }
@@ -226,6 +227,11 @@ impl Group {
     pub(crate) fn add(&self, pid: i32) -> io::Result<()> {
         self.directories.iter().try_for_each(|directory| write_at(directory, "cgroup.procs", &pid.to_string()))
     }
+}
+
+/// Whether this host swaps at all; the list has a line of titles.
+fn has_swap() -> bool {
+    fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
 }
 
 fn write_at(directory: &OwnedFd, file: &str, value: &str) -> io::Result<()> {

@@ -9,7 +9,7 @@ use crate::printer::Printer;
 use crate::render;
 
 /// Whatever stands between a command and its answer.
-enum Obstacle {
+pub(super) enum Obstacle {
     Problems(Problems),
     Refusal(Box<Refusal>),
 }
@@ -29,12 +29,19 @@ impl From<Refusal> for Obstacle {
 fn finish(result: Result<(), Obstacle>, printer: &mut Printer) -> Exit {
     match result {
         Ok(()) => Exit::Done,
-        Err(Obstacle::Problems(problems)) => {
-            render::problems(&problems, printer);
+        Err(obstacle) => report(&obstacle, printer),
+    }
+}
+
+/// Says what stands in the way, and how that ends.
+pub(super) fn report(obstacle: &Obstacle, printer: &mut Printer) -> Exit {
+    match obstacle {
+        Obstacle::Problems(problems) => {
+            render::problems(problems, printer);
             Exit::Input
         }
-        Err(Obstacle::Refusal(refusal)) => {
-            render::refusal(&refusal, printer);
+        Obstacle::Refusal(refusal) => {
+            render::refusal(refusal, printer);
             Exit::Refused
         }
     }

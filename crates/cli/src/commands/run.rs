@@ -5,32 +5,30 @@ use std::error::Error;
 use jail::cgroups::Limits;
 use jail::zygote::{Image, Mount};
 use profile::{
-    Approval, Bytes, Capability, Document, Facts, Finding, Located, Millis, MountMode, Overrides, Plan, Problem,
-    Problems, Profile, Provider, Refusal, Request, Stated,
+    Approval, Bytes, Capability, Cause, Document, Facts, Finding, Located, Millis, MountMode, Overrides, Plan, Problem,
+    Problems, Profile, Provider, Refusal, Request, Stated, Tooling, Unmet,
 };
 use sandbox::{Containers, Exec, Sandbox, SessionError, StartError, User};
 use secrecy::SecretString;
 
-use super::{input, stream};
+use super::{input, plan, stream};
 use crate::args::RunArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
-use crate::render;
 
 /// What a command finds set; everything else must be granted.
 const LANGUAGE: (&str, &str) = ("LANG", "C.UTF-8");
 
 /// Why a command did not run to its end.
 enum Obstacle {
-    Problems(Problems),
-    Refusal(Box<Refusal>),
+    Plan(plan::Obstacle),
     Start(StartError),
     Session(SessionError),
 }
 
-impl From<Problems> for Obstacle {
-    fn from(problems: Problems) -> Self {
-        Self::Problems(problems)
+impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
+    fn from(error: E) -> Self {
+        Self::Plan(error.into())
     }
 }
 
@@ -50,14 +48,7 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
             }
             exit
         }
-        Err(Obstacle::Problems(problems)) => {
-            render::problems(&problems, printer);
-            Exit::Input
-        }
-        Err(Obstacle::Refusal(refusal)) => {
-            render::refusal(&refusal, printer);
-            Exit::Refused
-        }
+        Err(Obstacle::Plan(obstacle)) => plan::report(&obstacle, printer),
         Err(Obstacle::Start(error)) => failed(&error, Exit::Provider, printer),
         Err(Obstacle::Session(error)) => failed(&error, exit_of(&error), printer),
     }
@@ -119,8 +110,34 @@ fn prepare(arguments: &RunArguments) -> Result<(Request, Plan), Obstacle> {
         ..Overrides::default()
     };
     let request = Request::resolve(document, &input::environment()?, overrides);
-    let plan = profile::compile(&request, &facts()).map_err(|refusal| Obstacle::Refusal(Box::new(refusal)))?;
+    let plan = profile::compile(&request, &facts())?;
+    refuse_what_cannot_run(&request, &plan)?;
     Ok((request, plan))
+}
+
+/// Sound plans that `run` would have to bend: a command where the profile grants none, an image that it cannot open.
+fn refuse_what_cannot_run(request: &Request, plan: &Plan) -> Result<(), Refusal> {
+    let mut unmet = Vec::new();
+    if plan.profile.tooling > Tooling::T0 {
+        let reason = format!("`run` runs any command, and {} grants no arbitrary execution", plan.profile);
+        unmet.push(Unmet::new(Cause::Contradiction, "tooling.run", reason).hint("choose T0"));
+    }
+    let image = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
+    if image != "host" && !image.starts_with("dir:") {
+        let reason = format!("this version opens the images host and dir:PATH only, and the image is `{image}`");
+        let place = request.document.image.as_ref().and_then(|image| image.place);
+        unmet.push(
+            Unmet::new(Cause::Unenforceable, "image", reason)
+                .hint("unpack it into a directory, and name that")
+                .at(place),
+        );
+    }
+    if unmet.is_empty() {
+        return Ok(());
+    }
+    let document = &request.document;
+    let origin = document.profile.place.is_some().then(|| document.origin.clone());
+    Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() })
 }
 
 /// This host as this version can use it: without the gateway nothing captures connections, so only N2 can be had, and
@@ -197,8 +214,9 @@ async fn start(request: &Request, plan: &Plan, run: &str) -> Result<Sandbox, Sta
     match plan.provider {
         Provider::Local => sandbox::start_local().await,
         Provider::Container => {
-            let holds = plan.controls.iter().any(|control| control.mechanism.starts_with("control group"));
-            let limits = holds.then_some(Limits {
+            // Left out only where the plan says that nothing bounds them; else a host without groups is an error.
+            let unbounded = plan.residual.iter().any(|residual| residual.id == "unbounded");
+            let limits = (!unbounded).then_some(Limits {
                 memory: plan.limits.memory.amount.0,
                 pids: plan.limits.pids.amount.0,
                 cpu_millis: plan.limits.cpu.amount.0,
