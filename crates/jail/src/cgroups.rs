@@ -4,9 +4,17 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::attempt;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, unlinkat};
+
+/// How long groups of processes that are dying may take to become empty.
+const GRACE: Duration = Duration::from_millis(1500);
+/// What the name of a group begins with that only tries whether groups can be made.
+const TRIAL: &str = "ringfence-probe-";
+/// How long a trial takes at the very most.
+const TRIAL_LIFE: Duration = Duration::from_secs(10);
 
 /// The controllers that a sandbox's limits need.
 pub const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
@@ -96,7 +104,8 @@ impl Hierarchy {
     }
 
     fn try_in(&self, directory: &Path, controller: &str) -> io::Result<()> {
-        let group = directory.join(format!("ringfence-probe-{controller}-{}", std::process::id()));
+        remove_stale_trials(directory);
+        let group = directory.join(format!("{TRIAL}{controller}-{}", std::process::id()));
         fs::create_dir(&group)?;
         let generous = Limits { memory: 1 << 30, pids: 1000, cpu_millis: 1000 };
         let (file, value) = generous.settings(self.version, controller).into_iter().next().unwrap_or_default();
@@ -212,8 +221,22 @@ impl Parents {
         Ok(group)
     }
 
+    /// Removes the groups of sandboxes whose processes are dead. A group is empty a moment after its last process was
+    /// reaped, so this waits for that moment.
+    pub(crate) fn remove_all(&self, groups: &[&Group]) {
+        let deadline = Instant::now() + GRACE;
+        let mut left = groups.to_vec();
+        loop {
+            left.retain(|group| !self.remove(group));
+            if left.is_empty() || Instant::now() > deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Removes a sandbox's groups; true when nothing is left of them.
-    pub(crate) fn remove(&self, group: &Group) -> bool {
+    fn remove(&self, group: &Group) -> bool {
         let gone = |parent: &OwnedFd| match unlinkat(parent, group.name.as_str(), AtFlags::REMOVEDIR) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => true,
             Err(_) => false,
@@ -226,6 +249,20 @@ impl Group {
     /// Puts a process into the groups.
     pub(crate) fn add(&self, pid: i32) -> io::Result<()> {
         self.directories.iter().try_for_each(|directory| write_at(directory, "cgroup.procs", &pid.to_string()))
+    }
+}
+
+/// Removes the trials of processes that were killed in the middle of one.
+fn remove_stale_trials(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(TRIAL)).and_then(|rest| rest.rsplit_once('-'));
+        let dead = owner.is_some_and(|(_, pid)| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists());
+        // A process of another pid namespace looks dead to us; a trial takes milliseconds.
+        let age = entry.metadata().and_then(|metadata| metadata.modified()).map(|made| made.elapsed());
+        if dead && matches!(age, Ok(Ok(age)) if age > TRIAL_LIFE) {
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 

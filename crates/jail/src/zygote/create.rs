@@ -75,7 +75,7 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<S
             let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
             let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
             if let (Some(parents), Some(group)) = (&home.parents, &sandbox.group) {
-                parents.remove(group);
+                parents.remove_all(&[group]);
             }
             Err(trouble)
         }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::create::{Sandbox, create};
@@ -17,8 +16,6 @@ use crate::syscalls;
 /// Where whoever starts us leaves the runner's socket and the guest's program.
 const SOCKET: i32 = 3;
 const GUEST: i32 = 4;
-/// How long groups of processes that are dying may take to become empty.
-const GRACE: Duration = Duration::from_millis(1500);
 
 /// The zygote's whole life.
 pub fn main() -> ExitCode {
@@ -112,16 +109,8 @@ impl Server {
 
     fn remove_groups(&self, sandboxes: &[Sandbox]) {
         let Ok(Home { parents: Some(parents), .. }) = &self.home else { return };
-        let deadline = Instant::now() + GRACE;
-        let mut left: Vec<_> = sandboxes.iter().filter_map(|sandbox| sandbox.group.as_ref()).collect();
-        loop {
-            left.retain(|group| !parents.remove(group));
-            if left.is_empty() || Instant::now() > deadline {
-                return;
-            }
-            // A group is empty a moment after its last process was reaped.
-            let _ = poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 }));
-        }
+        let groups: Vec<_> = sandboxes.iter().filter_map(|sandbox| sandbox.group.as_ref()).collect();
+        parents.remove_all(&groups);
     }
 }
 
