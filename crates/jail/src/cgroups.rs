@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -166,10 +166,14 @@ pub(crate) struct Parents {
 }
 
 /// The groups of one sandbox.
+///
+/// Its first process is born in the v2 group and enters the v1 groups itself. Moving another process takes a lock of the
+/// whole kernel that, after some idle time, takes 5 to 10 ms; moving one's own only thread takes none.
 #[derive(Debug)]
 pub(crate) struct Group {
     name: String,
-    directories: Vec<OwnedFd>,
+    born_in: Option<OwnedFd>,
+    doors: Vec<OwnedFd>,
 }
 
 impl Parents {
@@ -194,7 +198,7 @@ impl Parents {
 
     /// Makes the groups of one sandbox, with their limits.
     pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Group> {
-        let mut group = Group { name: name.to_owned(), directories: Vec::new() };
+        let mut group = Group { name: name.to_owned(), born_in: None, doors: Vec::new() };
         for (parent, version, controllers) in &self.parents {
             let made = mkdirat(parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
                 openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
@@ -210,7 +214,13 @@ impl Parents {
                         }
                     }
                 }
-                group.directories.push(directory);
+                match version {
+                    Version::One => {
+                        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+                        group.doors.push(openat(&directory, "tasks", flags, Mode::empty())?);
+                    }
+                    Version::Two => group.born_in = Some(directory),
+                }
                 Ok(())
             });
             if let Err(error) = written {
@@ -246,9 +256,15 @@ impl Parents {
 }
 
 impl Group {
-    /// Puts a process into the groups.
-    pub(crate) fn add(&self, pid: i32) -> io::Result<()> {
-        self.directories.iter().try_for_each(|directory| write_at(directory, "cgroup.procs", &pid.to_string()))
+    /// Where the sandbox's first process is to be born.
+    pub(crate) fn born_in(&self) -> Option<BorrowedFd<'_>> {
+        self.born_in.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Takes this process, which has one thread, into the v1 groups. The doors were opened by who may.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        self.doors.iter().try_for_each(|door| rustix::io::write(door, b"0").map(|_| ()))?;
+        Ok(())
     }
 }
 

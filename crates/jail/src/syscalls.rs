@@ -14,13 +14,14 @@ pub(crate) enum Side {
     Child,
 }
 
-/// Copies this process into new namespaces.
+/// Copies this process into new namespaces and, if given, into a v2 control group.
 ///
 /// # Safety
 /// The process must have one thread: the child goes on with a copy of it.
-pub(crate) unsafe fn clone_into(flags: i32) -> io::Result<Side> {
+pub(crate) unsafe fn clone_into(flags: i32, group: Option<BorrowedFd<'_>>) -> io::Result<Side> {
+    const INTO_CGROUP: u64 = 0x2_0000_0000;
     let mut pidfd: RawFd = -1;
-    let flags = u64::from((flags | libc::CLONE_PIDFD).cast_unsigned());
+    let flags = u64::from((flags | libc::CLONE_PIDFD).cast_unsigned()) | group.map_or(0, |_| INTO_CGROUP);
     let arguments = libc::clone_args {
         flags,
         pidfd: (&raw mut pidfd) as u64,
@@ -32,7 +33,7 @@ pub(crate) unsafe fn clone_into(flags: i32) -> io::Result<Side> {
         tls: 0,
         set_tid: 0,
         set_tid_size: 0,
-        cgroup: 0,
+        cgroup: group.map_or(0, |group| u64::from(group.as_raw_fd().cast_unsigned())),
     };
     // WHY: namespaces and a pidfd in one step; the standard library has no clone.
     // SAFETY: the structure is complete and of the size passed; without a stack the child runs on a copy of ours.

@@ -55,15 +55,16 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<S
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS;
     // SAFETY: the zygote never has more than one thread.
-    let side = unsafe { syscalls::clone_into(namespaces) };
+    let side = unsafe { syscalls::clone_into(namespaces, group.as_ref().and_then(Group::born_in)) };
     let (pid, pidfd) = match side.during("cloning into new namespaces")? {
         Side::Child => {
             drop(ours);
             // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.
             let writes_outside = spec.mounts.iter().any(|mount| mount.writable);
             let filter = if writes_outside { &home.filter_without_set_id } else { &home.filter };
-            let inside = Inside { orders: theirs, control, guest: home.guest.as_fd(), filter, spec };
-            inside::run(inside)
+            let group = group.as_ref();
+            let inside = Inside { orders: theirs, control, group, guest: home.guest.as_fd(), filter, spec };
+            inside::run(&inside)
         }
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
@@ -82,7 +83,7 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<S
     }
 }
 
-/// Gives the child its ids, its group and its root, and waits until it is the guest.
+/// Gives the child its ids and its root, and waits until it is the guest.
 fn prepare(home: &mut Home, spec: &Spec, sandbox: &Sandbox, owner: u32, orders: &OwnedFd) -> Result<(), Trouble> {
     let proc = format!("/proc/{}", sandbox.pid);
     let count = match home.rights {
@@ -95,11 +96,8 @@ fn prepare(home: &mut Home, spec: &Spec, sandbox: &Sandbox, owner: u32, orders: 
     for map in ["uid_map", "gid_map"] {
         fs::write(format!("{proc}/{map}"), format!("0 {owner} {count}")).during("writing the id maps")?;
     }
-    // From here on both work at the same time: the child on what is its own, we on its group and its root.
+    // From here on both work at the same time: the child on what is its own, we on its root.
     send(orders, &true, &[]).during("telling the sandbox its ids")?;
-    if let Some(group) = &sandbox.group {
-        group.add(sandbox.pid).during("entering the control group")?;
-    }
     let userns = File::open(format!("{proc}/ns/user")).during("opening the user namespace")?;
     let (tree, bench) = image::build(home, spec, userns.as_fd(), owner)?;
     for part in tree.chunks(PER_PACKET) {

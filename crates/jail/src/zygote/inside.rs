@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::home::{NEW_DEV, NEW_PROC, NEW_ROOT};
 use super::protocol::{Spec, receive, send};
 use super::{During as _, Trouble};
+use crate::cgroups::Group;
 use crate::landlock;
 use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
 
@@ -27,6 +28,7 @@ use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
 pub(super) struct Inside<'a> {
     pub(super) orders: OwnedFd,
     pub(super) control: OwnedFd,
+    pub(super) group: Option<&'a Group>,
     pub(super) guest: BorrowedFd<'a>,
     pub(super) filter: &'a [sock_filter],
     pub(super) spec: &'a Spec,
@@ -47,7 +49,7 @@ impl Report {
     }
 }
 
-const STEPS: [&str; 17] = [
+const STEPS: [&str; 18] = [
     "becoming root inside",
     "receiving the root",
     "entering a cgroup namespace",
@@ -65,6 +67,7 @@ const STEPS: [&str; 17] = [
     "confining with Landlock",
     "arranging descriptors",
     "loading the system-call filter",
+    "entering the control group",
 ];
 
 /// Device nodes that a program may expect and that give nothing away.
@@ -116,25 +119,23 @@ fn kept() -> CapabilitySet {
 }
 
 /// Becomes the guest, or says why not and ends.
-pub(super) fn run(inside: Inside<'_>) -> ! {
-    let Inside { orders, control, guest, filter, spec } = inside;
-    let trouble = match become_guest(&orders, &control, guest, filter, spec) {
+pub(super) fn run(inside: &Inside<'_>) -> ! {
+    let trouble = match become_guest(&inside) {
         Ok(error) => Trouble { step: "starting the guest", error },
         Err(trouble) => trouble,
     };
     let report = Report { step: trouble.step.to_owned(), errno: trouble.error.raw_os_error().unwrap_or(libc::EIO) };
     // If nobody listens, nobody waits either.
-    let _ = send(&orders, &report, &[]);
+    let _ = send(&inside.orders, &report, &[]);
     syscalls::exit_now(1)
 }
 
-fn become_guest(
-    orders: &OwnedFd,
-    control: &OwnedFd,
-    guest: BorrowedFd<'_>,
-    filter: &[sock_filter],
-    spec: &Spec,
-) -> Result<io::Error, Trouble> {
+fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
+    let Inside { orders, control, group, guest, filter, spec } = inside;
+    // First of all: whatever follows is charged to the sandbox.
+    if let Some(group) = group {
+        group.enter().during(STEPS[17])?;
+    }
     // Once the ids are mapped, everything that needs no root of its own is made while the zygote builds that root.
     let mapped = receive::<bool>(orders).during(STEPS[0])?;
     mapped.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)).during(STEPS[0])?;
@@ -149,7 +150,7 @@ fn become_guest(
     narrow_bounding_set().during(STEPS[12])?;
 
     let tree = receive_tree(orders).during(STEPS[1])?;
-    // By now the process is in its group, which becomes the root of what it sees.
+    // The process' group becomes the root of what it sees.
     syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
     attach(&tree).during(STEPS[3])?;
     for (made, place) in [(NEW_PROC, "proc"), (NEW_DEV, "dev")] {
