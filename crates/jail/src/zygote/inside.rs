@@ -120,7 +120,7 @@ fn kept() -> CapabilitySet {
 
 /// Becomes the guest, or says why not and ends.
 pub(super) fn run(inside: &Inside<'_>) -> ! {
-    let trouble = match become_guest(&inside) {
+    let trouble = match become_guest(inside) {
         Ok(error) => Trouble { step: "starting the guest", error },
         Err(trouble) => trouble,
     };

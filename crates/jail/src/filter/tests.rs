@@ -1,0 +1,173 @@
+//! What the filter says of single calls.
+
+use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_W, c_long, sock_filter};
+
+use super::{Action, MODES, SetIdBits, action, program};
+
+macro_rules! calls {
+    ($($name:ident),* $(,)?) => { &[$(libc::$name),*] };
+}
+
+/// What the filter says of a call: an interpreter of the few instructions that it is made of.
+fn judge(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 4]) -> u32 {
+    let load = |offset: u32| match offset {
+        0 => number,
+        4 => arch,
+        _ => arguments[usize::try_from((offset - 16) / 8).unwrap()],
+    };
+    let (mut at, mut accumulator) = (0_usize, 0_u32);
+    loop {
+        let instruction = &program[at];
+        let (code, k) = (u32::from(instruction.code), instruction.k);
+        at += 1;
+        let mut branch = |yes: bool| at += usize::from(if yes { instruction.jt } else { instruction.jf });
+        match code {
+            _ if code == BPF_LD | BPF_W | BPF_ABS => accumulator = load(k),
+            _ if code == BPF_ALU | BPF_AND | BPF_K => accumulator &= k,
+            _ if code == BPF_JMP | BPF_JEQ | BPF_K => branch(accumulator == k),
+            _ if code == BPF_JMP | BPF_JGE | BPF_K => branch(accumulator >= k),
+            _ if code == BPF_JMP | BPF_JA => at += usize::try_from(k).unwrap(),
+            _ => return k,
+        }
+    }
+}
+
+fn verdict(number: c_long, arguments: [u32; 3]) -> u32 {
+    let arguments = [arguments[0], arguments[1], arguments[2], 0];
+    judge(&program(SetIdBits::Allowed), 0xC000_003E, u32::try_from(number).unwrap(), arguments)
+}
+
+fn errno(errno: i32) -> u32 {
+    libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()
+}
+
+#[test]
+fn every_number_gets_the_action_of_the_list() {
+    let program = program(SetIdBits::Allowed);
+    assert!(program.len() < 4096, "{}", program.len());
+    for number in 0..600 {
+        let said = judge(&program, 0xC000_003E, u32::try_from(number).unwrap(), [0; 4]);
+        match action(number, SetIdBits::Allowed) {
+            Action::Allow => assert_eq!(said, libc::SECCOMP_RET_ALLOW, "{number}"),
+            Action::Errno(expected) => assert_eq!(said, errno(expected), "{number}"),
+            Action::Check(_) => {}
+        }
+    }
+}
+
+#[test]
+fn other_calling_conventions_are_killed_or_unknown() {
+    assert_eq!(judge(&program(SetIdBits::Allowed), 0x4000_0003, 20, [0; 4]), libc::SECCOMP_RET_KILL_PROCESS);
+    // x32: the same architecture with a bit in the number.
+    assert_eq!(judge(&program(SetIdBits::Allowed), 0xC000_003E, 0x4000_0000, [0; 4]), errno(libc::ENOSYS));
+}
+
+#[test]
+fn dangerous_calls_are_not_on_the_list() {
+    for number in calls![
+        SYS_mount,
+        SYS_umount2,
+        SYS_pivot_root,
+        SYS_unshare,
+        SYS_setns,
+        SYS_bpf,
+        SYS_perf_event_open,
+        SYS_userfaultfd,
+        SYS_keyctl,
+        SYS_add_key,
+        SYS_request_key,
+        SYS_kexec_load,
+        SYS_kexec_file_load,
+        SYS_init_module,
+        SYS_finit_module,
+        SYS_delete_module,
+        SYS_reboot,
+        SYS_swapon,
+        SYS_open_by_handle_at,
+        SYS_fsopen,
+        SYS_fsmount,
+        SYS_move_mount,
+        SYS_open_tree,
+        SYS_mount_setattr,
+        SYS_settimeofday,
+        SYS_clock_settime,
+        SYS_adjtimex,
+        SYS_sethostname,
+        SYS_iopl,
+        SYS_ioperm,
+        SYS_modify_ldt,
+        SYS_syslog,
+        SYS_acct,
+        SYS_quotactl,
+        SYS_kcmp,
+        SYS_vhangup,
+        SYS_move_pages,
+    ] {
+        assert_eq!(verdict(*number, [0; 3]), errno(libc::EPERM), "{number}");
+    }
+}
+
+#[test]
+fn the_guest_is_out_of_reach_of_limits_and_priorities() {
+    for number in
+        [libc::SYS_prlimit64, libc::SYS_sched_setscheduler, libc::SYS_sched_setattr, libc::SYS_sched_setaffinity]
+    {
+        assert_eq!(verdict(number, [1, 0, 0]), errno(libc::EPERM), "{number}");
+        assert_eq!(verdict(number, [0, 0, 0]), libc::SECCOMP_RET_ALLOW, "{number}");
+    }
+    for (number, one) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
+        assert_eq!(verdict(number, [one, 0, 19]), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(verdict(number, [one, 1, 19]), errno(libc::EPERM), "the guest");
+        assert_eq!(verdict(number, [one + 2, 0, 19]), errno(libc::EPERM), "all of a user's");
+    }
+}
+
+#[test]
+fn setuid_bits_are_refused_where_the_hosts_files_are_written() {
+    let strict = program(SetIdBits::Refused);
+    for (number, argument) in MODES {
+        let mut arguments = [0; 4];
+        for (mode, expected) in
+            [(0o755, libc::SECCOMP_RET_ALLOW), (0o4755, errno(libc::EPERM)), (0o2755, errno(libc::EPERM))]
+        {
+            arguments[usize::try_from(*argument).unwrap()] = mode;
+            let said = judge(&strict, 0xC000_003E, u32::try_from(*number).unwrap(), arguments);
+            assert_eq!(said, expected, "{number} {mode:o}");
+        }
+    }
+    assert_eq!(judge(&strict, 0xC000_003E, u32::try_from(libc::SYS_openat2).unwrap(), [0; 4]), errno(libc::ENOSYS));
+}
+
+#[test]
+fn arguments_decide() {
+    let allowed = libc::SECCOMP_RET_ALLOW;
+    assert_eq!(verdict(libc::SYS_clone, [libc::SIGCHLD.cast_unsigned(), 0, 0]), allowed);
+    assert_eq!(verdict(libc::SYS_clone, [libc::CLONE_NEWUSER.cast_unsigned(), 0, 0]), errno(libc::EPERM));
+    let socket = |family: i32, kind: i32, protocol: i32| {
+        verdict(libc::SYS_socket, [family.cast_unsigned(), kind.cast_unsigned(), protocol.cast_unsigned()])
+    };
+    let stream = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
+        assert_eq!(socket(family, stream, 0), allowed, "{family}");
+    }
+    assert_eq!(socket(libc::AF_INET, libc::SOCK_DGRAM, 0), allowed);
+    assert_eq!(socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE), allowed);
+    for (family, kind, protocol) in [
+        (libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP),
+        (libc::AF_INET6, libc::SOCK_RAW, libc::IPPROTO_ICMPV6),
+        (libc::AF_INET, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP),
+        (libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_NETFILTER),
+        (libc::AF_PACKET, libc::SOCK_RAW, 0),
+        (libc::AF_VSOCK, libc::SOCK_STREAM, 0),
+        (libc::AF_ALG, libc::SOCK_SEQPACKET, 0),
+        (libc::AF_KEY, libc::SOCK_RAW, 0),
+        (libc::AF_XDP, libc::SOCK_RAW, 0),
+    ] {
+        assert_eq!(socket(family, kind, protocol), errno(libc::EAFNOSUPPORT), "{family} {kind} {protocol}");
+    }
+    assert_eq!(verdict(libc::SYS_ioctl, [0, 0x5412, 0]), errno(libc::EPERM));
+    assert_eq!(verdict(libc::SYS_ioctl, [0, 0x541c, 0]), errno(libc::EPERM));
+    assert_eq!(verdict(libc::SYS_ioctl, [0, 0x5413, 0]), allowed);
+    assert_eq!(verdict(libc::SYS_personality, [0x0004_0000, 0, 0]), errno(libc::EPERM));
+    assert_eq!(verdict(libc::SYS_personality, [8, 0, 0]), allowed);
+}
