@@ -332,4 +332,33 @@ garbage
         let found = parse("30 25 0:25 /docker/x /sys/fs/cgroup rw - cgroup2 cgroup rw", "0::/docker/x/inner\n");
         assert_eq!(found[0].directory, Path::new("/sys/fs/cgroup/inner"));
     }
+
+    /// Where v2 has no controllers, its groups still show that a process is born in one.
+    #[test]
+    fn a_process_is_born_in_its_v2_group() {
+        let Some(unified) = hierarchies().unwrap().into_iter().find(|one| one.version == Version::Two) else { return };
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let name = format!("{TRIAL}birth-{}", std::process::id());
+        let path = unified.mount_point.join(&name);
+        fs::create_dir(&path).unwrap();
+        let group = open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        // SAFETY: the child does nothing but wait, which needs no other thread.
+        let side = unsafe { crate::syscalls::clone_into(0, Some(group.as_fd())) };
+        let crate::syscalls::Side::Parent { pid, pidfd } = side.unwrap() else {
+            std::thread::sleep(Duration::from_secs(10));
+            crate::syscalls::exit_now(0)
+        };
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL).unwrap();
+        rustix::process::waitid(rustix::process::WaitId::PidFd(pidfd.as_fd()), rustix::process::WaitIdOptions::EXITED)
+            .unwrap();
+        let removed = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            fs::remove_dir(&path).is_ok()
+        });
+        assert!(groups.lines().any(|line| line.starts_with("0::") && line.ends_with(&name)), "{groups}");
+        assert!(removed);
+    }
 }
