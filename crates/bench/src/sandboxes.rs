@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use jail::cgroups::Limits;
-use jail::zygote::Image;
+use jail::zygote::{Image, Network};
 use sandbox::{Containers, Exec, Outcome, Overflow, Request, Sandbox, User};
 
 use crate::peers;
@@ -17,7 +17,14 @@ const EXEC: &str = "ringfence exec in a live sandbox";
 fn request() -> Request {
     let limits = jail::cgroups::hierarchies().is_ok_and(|all| all.iter().any(|one| one.find("memory").is_some()));
     let limits = limits.then_some(Limits { memory: 512 << 20, pids: 256, cpu_millis: 2000 });
-    Request { image: Image::Host, limits, disk: 64 << 20, mounts: Vec::new(), allow_setuid: false }
+    Request {
+        image: Image::Host,
+        limits,
+        disk: 64 << 20,
+        mounts: Vec::new(),
+        allow_setuid: false,
+        network: Network::Captured,
+    }
 }
 
 async fn run_true(sandbox: &Sandbox) -> Result<(), Box<dyn Error>> {

@@ -1,8 +1,12 @@
 //! The command line.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand};
 use profile::{
-    AllowRule, Approval, Audience, Bytes, Internet, Millis, Mount, Overrides, Priority, Profile, Provider, Tools,
+    AllowRule, Approval, Audience, Bytes, HostPattern, Internet, Millis, Mount, Overrides, Priority, Profile, Provider,
+    Tools,
 };
 
 /// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
@@ -97,6 +101,18 @@ pub(crate) struct RunArguments {
     /// Give the command a terminal
     #[arg(long)]
     pub(crate) pty: bool,
+    /// Let a name be reached at N1: NAME or *.NAME for its web ports, or `tcp://NAME:PORT`; may be repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<AllowRule>,
+    /// Never let a name be reached: NAME or *.NAME; beats --allow; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) deny: Vec<HostPattern>,
+    /// Write every query, connection and refusal to this file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) network_log: Option<PathBuf>,
+    /// Whom the gateway asks for names, instead of this host's resolver
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) dns_upstream: Option<SocketAddr>,
     /// Why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,

@@ -17,6 +17,9 @@ use crate::exit::Exit;
 use crate::printer::{Look, Printer, Written, plain, span};
 
 fn main() -> ExitCode {
+    if let Some(code) = egress::become_gateway() {
+        return code;
+    }
     // Errors about arguments repeat them; what speaks to a terminal is stopped before anything can.
     let speaks = |argument: &std::ffi::OsString| {
         argument.to_str().is_none_or(|text| printer::sanitise(text) != text && !text.chars().all(printer::is_text))

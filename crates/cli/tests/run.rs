@@ -78,7 +78,11 @@ fn a_directory_is_an_image() {
 #[test]
 fn errors_say_what_to_do() {
     for (arguments, code, says) in [
-        (&["--profile", "T0.H1.N1", "--", "true"][..], 3, "no gateway yet"),
+        (&["--allow", "a.example.org", "--", "true"][..], 3, "allows no network"),
+        (&["--profile", "T0.H1.N1", "--allow", "*", "--", "true"], 2, "every name"),
+        (&["--profile", "T0.H1.N0", "--", "true"], 3, "justification"),
+        (&["--network-log", "/nonexistent/log", "--", "true"], 2, "cannot write the network log"),
+        (&["--dns-upstream", "nowhere", "--", "true"], 2, "--dns-upstream"),
         (&["--profile", "T0.H0.N2", "--", "true"], 3, "cannot enforce N2"),
         (&["--profile", "T0.H0.N0", "--", "true"], 3, "justification"),
         (&["--profile", "T2.H1.N2", "--", "true"], 3, "grants no arbitrary execution"),
@@ -206,13 +210,16 @@ fn a_killed_runner_leaves_nothing_within_2_seconds() {
     let group = format!("ringfence-{}-", runner.0.id());
     wait_until("both sleep", Duration::from_secs(5), || processes(&format!("sleep\0{marker}")) >= 2);
     assert_eq!(groups(&group).is_empty(), !is_root());
-    let zygote = children_of(runner.0.id());
-    assert_eq!(zygote.len(), 1, "one helper");
+    let zygote = helpers_of(runner.0.id(), "ringfence-zygote");
+    let gateway = helpers_of(runner.0.id(), "ringfence-gateway");
+    assert_eq!((zygote.len(), gateway.len()), (1, 1), "two helpers");
     runner.0.kill().unwrap();
     runner.0.wait().unwrap();
     let limit = Duration::from_secs(2);
     wait_until("processes are left", limit, || processes(&format!("sleep\0{marker}")) == 0);
-    wait_until("the helper is left", limit, || !Path::new(&format!("/proc/{}", zygote[0])).exists());
+    for helper in [zygote[0], gateway[0]] {
+        wait_until("a helper is left", limit, || !Path::new(&format!("/proc/{helper}")).exists());
+    }
     wait_until_no_groups(&group, limit);
 }
 
@@ -305,7 +312,7 @@ fn runners_killed_at_random_leave_nothing() {
 fn a_killed_helper_takes_its_sandboxes_along() {
     let marker = 500_000 + std::process::id();
     let mut runner = start_sleeping(marker);
-    let zygote = children_of(runner.0.id());
+    let zygote = helpers_of(runner.0.id(), "ringfence-zygote");
     let pid = rustix::process::Pid::from_raw(i32::try_from(zygote[0]).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     wait_until("processes are left", Duration::from_secs(2), || processes(&format!("sleep\0{marker}")) == 0);
@@ -316,6 +323,14 @@ fn children_of(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     children.flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()).collect()
+}
+
+/// The children of that name.
+fn helpers_of(pid: u32, name: &str) -> Vec<u32> {
+    let is_named = |child: &u32| {
+        std::fs::read(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.starts_with(name.as_bytes()))
+    };
+    children_of(pid).into_iter().filter(is_named).collect()
 }
 
 #[test]

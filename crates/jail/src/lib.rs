@@ -6,10 +6,12 @@
 //! - [`cgroups`]: control groups, v1 and v2.
 
 mod attempt;
+mod capture;
 pub mod cgroups;
 mod filter;
 mod kvm;
 mod landlock;
+mod netlink;
 mod nftables;
 pub mod probe;
 mod steps;

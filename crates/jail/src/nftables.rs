@@ -1,6 +1,9 @@
-//! Redirect rules as one raw netlink batch: table, nat chain, and a rule with the expressions that capture needs.
+//! The rules of a captured network: every TCP connection and every DNS query lands on our listeners, the box's own
+//! addresses stay its own, and nothing else goes anywhere. One raw netlink batch.
+//!
+//! What is dropped or stays inside is dropped *before* connection tracking: its table is the host's memory.
 
-use crate::attempt::{Refused, Step, check};
+use crate::netlink::{APPEND, Answer, Batch, CREATE, NESTED, attributes, number, text};
 
 const SUBSYSTEM: u16 = 10; // NFNL_SUBSYS_NFTABLES
 const BATCH_BEGIN: u16 = 16;
@@ -9,130 +12,198 @@ const NEW_TABLE: u16 = SUBSYSTEM << 8;
 const NEW_CHAIN: u16 = (SUBSYSTEM << 8) | 3;
 const NEW_RULE: u16 = (SUBSYSTEM << 8) | 6;
 const FAMILY_INET: u8 = 1;
-const NESTED: u16 = 1 << 15;
-const REQUEST: u16 = 1;
-const ACK: u16 = 4;
-const CREATE: u16 = 0x400;
-const APPEND: u16 = 0x800;
 
-/// Appends one attribute, padded to four bytes.
-fn attribute(out: &mut Vec<u8>, kind: u16, payload: &[u8]) {
-    let length = u16::try_from(payload.len() + 4).unwrap_or(u16::MAX);
-    out.extend(length.to_ne_bytes());
-    out.extend(kind.to_ne_bytes());
-    out.extend(payload);
-    out.resize(out.len().next_multiple_of(4), 0);
+const TABLE: &str = "ringfence";
+/// Before connection tracking, which is at -200.
+const RAW: i32 = -300;
+const NAT: i32 = -100;
+const HOOK_OUTPUT: u32 = 3;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DNS: u16 = 53;
+const IPV4: u8 = 2;
+const IPV6: u8 = 10;
+/// New connections and queries that one sandbox may begin in a second. More would fill the host's tables.
+const NEW_PER_SECOND: u64 = 5000;
+
+/// The ports of our listeners: TCP and UDP, on 127.0.0.1 and on `::1`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ports {
+    pub(crate) tcp4: u16,
+    pub(crate) udp4: u16,
+    /// Where the kernel has no IPv6 there is nothing to capture.
+    pub(crate) v6: Option<(u16, u16)>,
 }
 
-fn attributes(list: &[(u16, Vec<u8>)]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (kind, payload) in list {
-        attribute(&mut out, *kind, payload);
+/// One expression of a rule; a rule is a list of them.
+type Expression = Vec<u8>;
+
+/// All expressions work in this register.
+const REGISTER: u32 = 1;
+
+fn expression(name: &str, data: &[(u16, Vec<u8>)]) -> Expression {
+    attributes(&[(1, text(name)), (2 | NESTED, attributes(data))])
+}
+
+fn value(bytes: &[u8]) -> Vec<u8> {
+    attributes(&[(1, bytes.to_vec())])
+}
+
+fn equals(bytes: &[u8]) -> Expression {
+    expression("cmp", &[(1, number(REGISTER)), (2, number(0)), (3 | NESTED, value(bytes))])
+}
+
+fn family(family: u8) -> Vec<Expression> {
+    const NFPROTO: u32 = 15;
+    vec![expression("meta", &[(1, number(REGISTER)), (2, number(NFPROTO))]), equals(&[family])]
+}
+
+fn protocol(protocol: u8) -> Vec<Expression> {
+    const L4PROTO: u32 = 16;
+    vec![expression("meta", &[(1, number(REGISTER)), (2, number(L4PROTO))]), equals(&[protocol])]
+}
+
+#[derive(Clone, Copy)]
+enum Header {
+    Network = 1,
+    Transport = 2,
+}
+
+fn field(header: Header, offset: u32, length: u32) -> Expression {
+    let data = [(1, number(REGISTER)), (2, number(header as u32)), (3, number(offset)), (4, number(length))];
+    expression("payload", &data)
+}
+
+fn source_port(port: u16) -> Vec<Expression> {
+    vec![field(Header::Transport, 0, 2), equals(&port.to_be_bytes())]
+}
+
+fn target_port(port: u16) -> Vec<Expression> {
+    vec![field(Header::Transport, 2, 2), equals(&port.to_be_bytes())]
+}
+
+/// From our own listener: 127.0.0.1 or `::1`.
+fn from_loopback(version: u8) -> Vec<Expression> {
+    let mut rule = family(version);
+    if version == IPV4 {
+        rule.extend([field(Header::Network, 12, 4), equals(&[127, 0, 0, 1])]);
+    } else {
+        rule.extend([field(Header::Network, 8, 16), equals(&std::net::Ipv6Addr::LOCALHOST.octets())]);
     }
-    out
+    rule
 }
 
-fn text(name: &str) -> Vec<u8> {
-    let mut bytes = name.as_bytes().to_vec();
-    bytes.push(0);
-    bytes
+/// To an address of the box itself.
+fn to_local() -> Vec<Expression> {
+    const ADDRESS_TYPE: u32 = 3;
+    const DESTINATION: u32 = 2;
+    const LOCAL: u32 = 2; // RTN_LOCAL
+    let fib = [(1, number(REGISTER)), (2, number(ADDRESS_TYPE)), (3, number(DESTINATION))];
+    vec![expression("fib", &fib), equals(&LOCAL.to_ne_bytes())]
 }
 
-fn number(value: u32) -> Vec<u8> {
-    value.to_be_bytes().to_vec()
+fn verdict(code: u32) -> Expression {
+    let verdict = attributes(&[(2 | NESTED, attributes(&[(1, number(code))]))]);
+    expression("immediate", &[(1, number(0)), (2 | NESTED, verdict)])
 }
 
-/// Appends one message: header, `nfgenmsg`, attributes.
-fn message(out: &mut Vec<u8>, kind: u16, flags: u16, family: u8, resource: u16, payload: &[u8]) {
-    let length = u32::try_from(16 + 4 + payload.len()).unwrap_or(u32::MAX);
-    out.extend(length.to_ne_bytes());
-    out.extend(kind.to_ne_bytes());
-    out.extend((REQUEST | flags).to_ne_bytes());
-    out.extend(1_u32.to_ne_bytes()); // sequence
-    out.extend(0_u32.to_ne_bytes()); // port
-    out.extend([family, 0]);
-    out.extend(resource.to_be_bytes());
-    out.extend(payload);
+fn accept() -> Expression {
+    verdict(1)
 }
 
-/// How many messages of the batch ask for an acknowledgement.
-const ACKNOWLEDGED: usize = 3;
-
-/// A batch that loads `table inet`, a nat chain on output, and `fib daddr type` followed by `redirect`.
-pub(crate) fn batch() -> Vec<u8> {
-    const TABLE: &str = "ringfence_probe";
-    let hook = attributes(&[(1, number(3)), (2, number((-100_i32).cast_unsigned()))]);
-    let fib = attributes(&[(1, number(1)), (2, number(3)), (3, number(2))]);
-    let expressions = attributes(&[
-        (1 | NESTED, attributes(&[(1, text("fib")), (2 | NESTED, fib)])),
-        (1 | NESTED, attributes(&[(1, text("redir")), (2 | NESTED, Vec::new())])),
-    ]);
-    let mut out = Vec::new();
-    message(&mut out, BATCH_BEGIN, 0, 0, SUBSYSTEM, &[]);
-    message(&mut out, NEW_TABLE, CREATE | ACK, FAMILY_INET, 0, &attributes(&[(1, text(TABLE))]));
-    let chain = attributes(&[(1, text(TABLE)), (3, text("output")), (4 | NESTED, hook), (7, text("nat"))]);
-    message(&mut out, NEW_CHAIN, CREATE | ACK, FAMILY_INET, 0, &chain);
-    let rule = attributes(&[(1, text(TABLE)), (2, text("output")), (4 | NESTED, expressions)]);
-    message(&mut out, NEW_RULE, CREATE | APPEND | ACK, FAMILY_INET, 0, &rule);
-    message(&mut out, BATCH_END, 0, 0, SUBSYSTEM, &[]);
-    out
+fn drop() -> Expression {
+    verdict(0)
 }
 
-/// Sends a batch in the current network namespace and waits for its acknowledgements.
-pub(crate) fn load(batch: &[u8]) -> Result<(), Refused> {
-    // WHY: netlink has no safe form without a dependency, and nothing may be allocated here.
-    // SAFETY: every buffer is valid for the length passed with it; the socket dies with the child.
-    unsafe {
-        let socket = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_NETFILTER);
-        check(Step::NetfilterSocket, socket)?;
-        check(Step::Rules, i64::try_from(libc::send(socket, batch.as_ptr().cast(), batch.len(), 0)).unwrap_or(-1))?;
-        let mut acknowledged = 0;
-        while acknowledged < ACKNOWLEDGED {
-            let mut buffer = [0_u8; 4096];
-            let count = libc::recv(socket, buffer.as_mut_ptr().cast(), buffer.len(), 0);
-            let count = usize::try_from(count).map_err(|_| Refused::last(Step::Rules))?;
-            acknowledged += acknowledgements(&buffer[..count])?;
+/// Matches what comes faster than allowed.
+fn too_fast() -> Expression {
+    const INVERTED: u32 = 1;
+    let burst = u32::try_from(NEW_PER_SECOND).unwrap_or(u32::MAX);
+    let data = [
+        (1, NEW_PER_SECOND.to_be_bytes().to_vec()),
+        (2, 1_u64.to_be_bytes().to_vec()),
+        (3, number(burst)),
+        (4, number(0)),
+        (5, number(INVERTED)),
+    ];
+    expression("limit", &data)
+}
+
+/// The first packet of a connection: SYN without ACK.
+fn opening() -> Vec<Expression> {
+    let (mask, flags): (&[u8], u8) = (&[0x12], 0x02);
+    let bitwise = [
+        (1, number(REGISTER)),
+        (2, number(REGISTER)),
+        (3, number(1)),
+        (4 | NESTED, value(mask)),
+        (5 | NESTED, value(&[0])),
+    ];
+    vec![field(Header::Transport, 13, 1), expression("bitwise", &bitwise), equals(&[flags])]
+}
+
+fn redirect(port: u16) -> Vec<Expression> {
+    let load = [(1, number(REGISTER)), (2 | NESTED, value(&port.to_be_bytes()))];
+    vec![expression("immediate", &load), expression("redir", &[(1, number(REGISTER))])]
+}
+
+/// Before connection tracking; what no rule accepts is dropped.
+fn raw_rules(ports: Ports) -> Vec<Vec<Expression>> {
+    let answers = |version: u8, kind: u8, port: u16| {
+        [from_loopback(version), protocol(kind), source_port(port), vec![accept()]].concat()
+    };
+    let mut rules = vec![answers(IPV4, TCP, ports.tcp4), answers(IPV4, UDP, ports.udp4)];
+    if let Some((tcp6, udp6)) = ports.v6 {
+        rules.extend([answers(IPV6, TCP, tcp6), answers(IPV6, UDP, udp6)]);
+    }
+    rules.push([to_local(), vec![expression("notrack", &[]), accept()]].concat());
+    rules.push([protocol(TCP), opening(), vec![too_fast(), drop()]].concat());
+    rules.push([protocol(TCP), vec![accept()]].concat());
+    rules.push([protocol(UDP), target_port(DNS), vec![too_fast(), drop()]].concat());
+    rules.push([protocol(UDP), target_port(DNS), vec![accept()]].concat());
+    rules
+}
+
+fn nat_rules(ports: Ports) -> Vec<Vec<Expression>> {
+    let mut rules = vec![
+        [to_local(), vec![accept()]].concat(),
+        [family(IPV4), protocol(UDP), target_port(DNS), redirect(ports.udp4)].concat(),
+        [family(IPV4), protocol(TCP), redirect(ports.tcp4)].concat(),
+    ];
+    if let Some((tcp6, udp6)) = ports.v6 {
+        rules.push([family(IPV6), protocol(UDP), target_port(DNS), redirect(udp6)].concat());
+        rules.push([family(IPV6), protocol(TCP), redirect(tcp6)].concat());
+    }
+    rules
+}
+
+/// The whole batch for listeners at these ports.
+pub(crate) fn batch(ports: Ports) -> Batch {
+    const POLICY_DROP: u32 = 0;
+    const POLICY_ACCEPT: u32 = 1;
+    let head = |family: u8, resource: u16| {
+        let mut head = vec![family, 0];
+        head.extend(resource.to_be_bytes());
+        head
+    };
+    let mut batch = Batch::default();
+    let inet = head(FAMILY_INET, 0);
+    batch.message(BATCH_BEGIN, 0, Answer::None, &head(0, SUBSYSTEM), &[]);
+    batch.message(NEW_TABLE, CREATE, Answer::Acknowledged, &inet, &attributes(&[(1, text(TABLE))]));
+    let chains =
+        [("raw", "filter", RAW, POLICY_DROP, raw_rules(ports)), ("nat", "nat", NAT, POLICY_ACCEPT, nat_rules(ports))];
+    for (name, kind, priority, policy, rules) in chains {
+        let hook = attributes(&[(1, number(HOOK_OUTPUT)), (2, number(priority.cast_unsigned()))]);
+        let chain =
+            attributes(&[(1, text(TABLE)), (3, text(name)), (4 | NESTED, hook), (5, number(policy)), (7, text(kind))]);
+        batch.message(NEW_CHAIN, CREATE, Answer::Acknowledged, &inet, &chain);
+        for rule in rules {
+            let expressions: Vec<(u16, Vec<u8>)> = rule.into_iter().map(|one| (1 | NESTED, one)).collect();
+            let rule = attributes(&[(1, text(TABLE)), (2, text(name)), (4 | NESTED, attributes(&expressions))]);
+            batch.message(NEW_RULE, CREATE | APPEND, Answer::Acknowledged, &inet, &rule);
         }
     }
-    Ok(())
-}
-
-/// Counts the acknowledgements in one datagram; the first that carries an error is that error.
-fn acknowledgements(mut datagram: &[u8]) -> Result<usize, Refused> {
-    let field = |bytes: &[u8], at: usize| bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-    let mut count = 0;
-    while let (Some(length), Some(error)) =
-        (field(datagram, 0).map(u32::from_ne_bytes), field(datagram, 16).map(i32::from_ne_bytes))
-    {
-        if error != 0 {
-            return Err(Refused::with(Step::Rules, -error));
-        }
-        count += 1;
-        let next = usize::try_from(length).unwrap_or(usize::MAX).next_multiple_of(4).max(20);
-        datagram = datagram.get(next..).unwrap_or_default();
-    }
-    Ok(count)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_are_padded() {
-        assert_eq!(
-            attributes(&[(1, text("ab")), (2, number(7))]),
-            [7, 0, 1, 0, b'a', b'b', 0, 0, 8, 0, 2, 0, 0, 0, 0, 7]
-        );
-    }
-
-    #[test]
-    fn an_error_in_an_answer_is_an_error() {
-        let mut answer = vec![0; 36];
-        answer[0] = 36;
-        assert_eq!(acknowledgements(&answer).unwrap(), 1);
-        answer[16..20].copy_from_slice(&(-1_i32).to_ne_bytes());
-        assert_eq!(acknowledgements(&answer).unwrap_err().errno, 1);
-        assert_eq!(acknowledgements(&answer[..7]).unwrap(), 0);
-    }
+    batch.message(BATCH_END, 0, Answer::None, &head(0, SUBSYSTEM), &[]);
+    batch
 }

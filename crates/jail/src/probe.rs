@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::attempt::{Failure, attempt};
+use crate::attempt::{Failure, Refused, Step, attempt};
+use crate::nftables::{self, Ports};
 use crate::steps::{IdMaps, enter_namespaces, overlay as mount_overlay, seccomp};
-use crate::{kvm, nftables};
+use crate::{kvm, netlink};
 
 /// A user namespace, and all other namespaces from inside it.
 pub fn user_namespaces(deadline: Duration) -> Result<(), Failure> {
@@ -24,10 +25,15 @@ pub fn overlay(deadline: Duration) -> Result<(), Failure> {
 /// Redirect rules in a network namespace of our own.
 pub fn redirect_rules(deadline: Duration) -> Result<(), Failure> {
     let maps = IdMaps::of_caller();
-    let batch = nftables::batch();
+    // The very rules of a sandbox, so that what is found here is what it gets.
+    let batch = nftables::batch(Ports { tcp4: 1, udp4: 1, v6: Some((1, 1)) });
+    let refused =
+        |step: Step| move |error: std::io::Error| Refused::with(step, error.raw_os_error().unwrap_or(libc::EIO));
     attempt(deadline, || {
         enter_namespaces(&maps)?;
-        nftables::load(&batch)
+        let socket = netlink::open(libc::NETLINK_NETFILTER).map_err(refused(Step::NetfilterSocket))?;
+        // The socket dies with the child.
+        netlink::exchange(socket, &batch).map_err(refused(Step::Rules))
     })
 }
 

@@ -27,6 +27,8 @@ pub enum Port {
     Https,
     /// 80 with HTTP and exactly that Host.
     Http,
+    /// 80 with HTTP and exactly that Host, which may become a WebSocket: opaque from then on.
+    WebSocket,
     /// This port with any bytes, unchecked.
     RawTcp(u16),
 }
@@ -55,8 +57,8 @@ pub enum AllowRuleError {
     /// `*` alone.
     #[error("`*` would allow every name")]
     Everything,
-    /// Another scheme than `tcp`, `https` or `http`.
-    #[error("`{0}` has a scheme other than https://, http:// or tcp://")]
+    /// Another scheme than `tcp`, `https`, `http` or `ws`.
+    #[error("`{0}` has a scheme other than https://, http://, ws:// or tcp://")]
     Scheme(String),
     /// `tcp://name` without a port, or with one that is none.
     #[error("`{0}` needs a port from 1 to 65535")]
@@ -96,6 +98,7 @@ impl FromStr for AllowRule {
         match scheme.to_ascii_lowercase().as_str() {
             "https" => return Ok(Self { hosts: pattern(rest)?, port: Port::Https }),
             "http" => return Ok(Self { hosts: pattern(rest)?, port: Port::Http }),
+            "ws" => return Ok(Self { hosts: pattern(rest)?, port: Port::WebSocket }),
             "tcp" => {}
             _ => return Err(AllowRuleError::Scheme(text.to_owned())),
         }
@@ -125,8 +128,8 @@ impl FromStr for PortNumber {
 impl AllowRule {
     /// Whether this rule opens everything that `other` opens.
     pub fn covers(&self, other: &Self) -> bool {
-        let ports =
-            self.port == other.port || (self.port == Port::Web && matches!(other.port, Port::Https | Port::Http));
+        let ports = self.port == other.port
+            || matches!((self.port, other.port), (Port::Web, Port::Https | Port::Http) | (Port::WebSocket, Port::Http));
         ports && self.hosts.covers(&other.hosts)
     }
 
@@ -135,7 +138,7 @@ impl AllowRule {
         let port_matches = match self.port {
             Port::Web => matches!(port, 80 | 443),
             Port::Https => port == 443,
-            Port::Http => port == 80,
+            Port::Http | Port::WebSocket => port == 80,
             Port::RawTcp(raw) => raw == port,
         };
         port_matches && self.hosts.matches(name)
@@ -148,6 +151,7 @@ impl fmt::Display for AllowRule {
             Port::Web => self.hosts.fmt(f),
             Port::Https => write!(f, "https://{}", self.hosts),
             Port::Http => write!(f, "http://{}", self.hosts),
+            Port::WebSocket => write!(f, "ws://{}", self.hosts),
             Port::RawTcp(port) => write!(f, "tcp://{}:{port}", self.hosts),
         }
     }

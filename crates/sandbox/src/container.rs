@@ -1,11 +1,12 @@
 //! The embedded engine: containers without a daemon, through the zygote.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jail::cgroups::Limits;
-use jail::zygote::{Image, Mount, Spec, Zygote};
+use jail::zygote::{Image, Mount, Network, Spec, Zygote};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
@@ -29,6 +30,16 @@ pub struct Request {
     pub mounts: Vec<Mount>,
     /// Whether setuid programs work inside.
     pub allow_setuid: bool,
+    /// Its network.
+    pub network: Network,
+}
+
+/// The listeners on which everything that a sandbox sends lands: TCP, UDP, and the same for IPv6 where there is any.
+/// Whoever holds them is the sandbox's whole network; when the last holder is gone, nothing answers.
+#[derive(Debug)]
+pub struct Capture {
+    /// Their descriptors, in that order.
+    pub listeners: Vec<OwnedFd>,
 }
 
 /// The embedded engine of one run. Cloning it shares the helper; the last clone ends it and every sandbox.
@@ -68,8 +79,13 @@ impl Containers {
         self.zygote.lock().unwrap_or_else(PoisonError::into_inner).pid()
     }
 
-    /// Creates a sandbox.
+    /// Creates a sandbox without anybody behind its network.
     pub async fn create(&self, request: Request) -> Result<Sandbox, StartError> {
+        Ok(self.create_captured(request).await?.0)
+    }
+
+    /// Creates a sandbox; the capture is empty unless the request asks for one.
+    pub async fn create_captured(&self, request: Request) -> Result<(Sandbox, Capture), StartError> {
         for mount in &request.mounts {
             check_source(Path::new(&mount.source))
                 .map_err(|why| StartError::Mount { path: mount.source.clone(), why })?;
@@ -91,12 +107,13 @@ impl Containers {
             inodes: (request.disk / BYTES_PER_INODE).max(1024),
             mounts: request.mounts,
             allow_setuid: request.allow_setuid,
+            network: request.network,
         };
         let zygote = Arc::clone(&self.zygote);
         let created = tokio::task::spawn_blocking(move || {
             zygote.lock().unwrap_or_else(PoisonError::into_inner).create(spec, &theirs)
         });
-        created.await.map_err(|error| helper(std::io::Error::other(error)))??;
+        let created = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
         let held = Held { zygote: Arc::clone(&self.zygote), id };
         let stream = std::os::unix::net::UnixStream::from(ours);
         let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
@@ -104,7 +121,7 @@ impl Containers {
         let mut held = Some(held);
         match Session::open(stream).await {
             Ok(session) => match held.take() {
-                Some(held) => Ok(Sandbox::new(session, Box::new(held))),
+                Some(held) => Ok((Sandbox::new(session, Box::new(held)), Capture { listeners: created.listeners })),
                 None => Err(helper(std::io::Error::from(std::io::ErrorKind::NotFound))),
             },
             Err(error) => {

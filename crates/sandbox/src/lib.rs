@@ -13,7 +13,7 @@ mod session;
 mod share;
 mod tree;
 
-pub use container::{Containers, Request};
+pub use container::{Capture, Containers, Request};
 pub use local::start_local;
 pub use operation::{Event, Input, Running};
 pub use registry::{Registered, Run, runs};

@@ -4,6 +4,7 @@ mod choose;
 mod doctor;
 mod input;
 mod list;
+mod network;
 mod plan;
 mod run;
 mod sandboxes;

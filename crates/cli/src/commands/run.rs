@@ -3,14 +3,16 @@
 use std::error::Error;
 
 use jail::cgroups::Limits;
+use jail::zygote::Network::{Captured, Loopback};
 use jail::zygote::{Image, Mount};
 use profile::{
-    Approval, Bytes, Capability, Cause, Document, Facts, Finding, Located, Millis, MountMode, Overrides, Plan, Problem,
-    Problems, Profile, Provider, Refusal, Request, Stated, Tooling, Unmet,
+    Approval, Bytes, Cause, Document, Located, Millis, MountMode, Overrides, Plan, Problem, Problems, Profile,
+    Provider, Refusal, Request, Stated, Tooling, Unmet,
 };
-use sandbox::{Containers, Exec, Sandbox, SessionError, StartError, User};
+use sandbox::{Capture, Containers, Exec, Sandbox, SessionError, StartError, User};
 use secrecy::SecretString;
 
+use super::network::{self, Network, NetworkError};
 use super::{input, plan, stream};
 use crate::args::RunArguments;
 use crate::exit::Exit;
@@ -24,6 +26,7 @@ enum Obstacle {
     Plan(plan::Obstacle),
     Start(StartError),
     Session(SessionError),
+    Network(NetworkError),
 }
 
 impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
@@ -36,7 +39,7 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|(request, plan)| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
-        let ended = runtime.block_on(execute(arguments, &request, &plan));
+        let ended = runtime.block_on(execute(arguments, &request, &plan, printer));
         // A thread may still wait for our standard input; it must not keep us.
         runtime.shutdown_background();
         ended
@@ -51,6 +54,7 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
         Err(Obstacle::Plan(obstacle)) => plan::report(&obstacle, printer),
         Err(Obstacle::Start(error)) => failed(&error, Exit::Provider, printer),
         Err(Obstacle::Session(error)) => failed(&error, exit_of(&error), printer),
+        Err(Obstacle::Network(error)) => failed(&error, error.exit(), printer),
     }
 }
 
@@ -102,6 +106,8 @@ fn prepare(arguments: &RunArguments) -> Result<(Request, Plan), Obstacle> {
     if let Some(memory) = arguments.memory {
         document.limits.memory = profile::Limit { amount: memory, stated: Stated::CommandLine };
     }
+    document.network.rules.allow.extend(arguments.allow.iter().cloned());
+    document.network.rules.deny.extend(arguments.deny.iter().cloned());
     let approval = document.approval.is_none().then_some(Approval::Operator);
     let overrides = Overrides {
         image: arguments.image.clone(),
@@ -110,7 +116,7 @@ fn prepare(arguments: &RunArguments) -> Result<(Request, Plan), Obstacle> {
         ..Overrides::default()
     };
     let request = Request::resolve(document, &input::environment()?, overrides);
-    let plan = profile::compile(&request, &facts())?;
+    let plan = profile::compile(&request, &host::kernel_facts())?;
     refuse_what_cannot_run(&request, &plan)?;
     Ok((request, plan))
 }
@@ -140,17 +146,18 @@ fn refuse_what_cannot_run(request: &Request, plan: &Plan) -> Result<(), Refusal>
     Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() })
 }
 
-/// This host as this version can use it: without the gateway nothing captures connections, so only N2 can be had, and
-/// attempts to leave it are not recorded. The plan says so.
-fn facts() -> Facts {
-    let missing =
-        Finding::missing("this version has no gateway yet", "use N2; `ringfence plan` shows what N1 will enforce");
-    host::kernel_facts().with(Capability::Nftables, missing)
-}
-
-async fn execute(arguments: &RunArguments, request: &Request, plan: &Plan) -> Result<Exit, Obstacle> {
+async fn execute(
+    arguments: &RunArguments,
+    request: &Request,
+    plan: &Plan,
+    printer: &mut Printer,
+) -> Result<Exit, Obstacle> {
     let run = &run_name();
-    let sandbox = start(request, plan, run).await.map_err(Obstacle::Start)?;
+    let mut network = Network::start(arguments, plan).await.map_err(Obstacle::Network)?;
+    let (sandbox, capture) = start(request, plan, run).await.map_err(Obstacle::Start)?;
+    if let (Some(network), Some(capture)) = (&mut network, capture) {
+        network.attach(run, plan, capture).await.map_err(Obstacle::Network)?;
+    }
     let mut env: Vec<(String, String)> = vec![(LANGUAGE.0.into(), LANGUAGE.1.into())];
     env.retain(|(name, _)| !request.document.environment.contains_key(name));
     env.extend(
@@ -176,11 +183,19 @@ async fn execute(arguments: &RunArguments, request: &Request, plan: &Plan) -> Re
     // While it runs it is on the list, and other commands of the same user may work in it.
     let about = format!("{} {}", plan.profile, arguments.command.join(" "));
     let shared = share(&sandbox, run, &about);
-    let ended = stream::to_the_end(&sandbox, exec).await;
+    let ended = tokio::select! {
+        ended = stream::to_the_end(&sandbox, exec) => ended.map_err(Obstacle::Session),
+        error = Network::lost(&mut network) => Err(Obstacle::Network(error)),
+    };
     let stopped = sandbox.stop().await;
     drop(shared);
-    let exit = ended.map_err(Obstacle::Session)?;
+    let recorded = match network {
+        Some(network) => network.finish(printer).await,
+        None => Ok(()),
+    };
+    let exit = ended?;
     stopped.map_err(Obstacle::Start)?;
+    recorded.map_err(Obstacle::Network)?;
     Ok(exit)
 }
 
@@ -210,9 +225,9 @@ fn share(sandbox: &Sandbox, run: &str, about: &str) -> Option<Shared> {
     Some(Shared { _registered: registered, serving })
 }
 
-async fn start(request: &Request, plan: &Plan, run: &str) -> Result<Sandbox, StartError> {
+async fn start(request: &Request, plan: &Plan, run: &str) -> Result<(Sandbox, Option<Capture>), StartError> {
     match plan.provider {
-        Provider::Local => sandbox::start_local().await,
+        Provider::Local => Ok((sandbox::start_local().await?, None)),
         Provider::Container => {
             // Left out only where the plan says that nothing bounds them; else a host without groups is an error.
             let unbounded = plan.residual.iter().any(|residual| residual.id == "unbounded");
@@ -238,8 +253,10 @@ async fn start(request: &Request, plan: &Plan, run: &str) -> Result<Sandbox, Sta
                 disk,
                 mounts: mounts.collect::<Result<_, _>>()?,
                 allow_setuid: plan.allow_setuid,
+                network: if network::is_captured(plan) { Captured } else { Loopback },
             };
-            Containers::start(run)?.create(request).await
+            let (sandbox, capture) = Containers::start(run)?.create_captured(request).await?;
+            Ok((sandbox, Some(capture)))
         }
         Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => {
             Err(StartError::Helper(std::io::Error::other(format!("`sandbox: {}` is not built yet", plan.provider))))

@@ -23,7 +23,7 @@ enum Action {
 enum Check {
     /// `clone`: no new namespaces.
     CloneFlags,
-    /// `socket`: UNIX, IPv4, IPv6 without raw ones; of netlink only routing.
+    /// `socket`: UNIX; TCP and UDP over IPv4 and IPv6; of netlink only routing.
     Socket,
     /// `socketpair`: UNIX only.
     SocketPair,
@@ -148,18 +148,23 @@ fn check_block(check: Check) -> Vec<sock_filter> {
             let family = |family: i32| family.cast_unsigned();
             vec![
                 load_argument(0),
-                jump(BPF_JEQ, family(libc::AF_UNIX), 10, 0),
+                jump(BPF_JEQ, family(libc::AF_UNIX), 15, 0),
                 jump(BPF_JEQ, family(libc::AF_INET), 4, 0),
                 jump(BPF_JEQ, family(libc::AF_INET6), 3, 0),
-                jump(BPF_JEQ, family(libc::AF_NETLINK), 0, 6),
+                jump(BPF_JEQ, family(libc::AF_NETLINK), 0, 11),
                 // Netlink: the protocol must be routing, which getifaddrs needs.
                 load_argument(2),
-                jump(BPF_JEQ, libc::NETLINK_ROUTE.cast_unsigned(), 5, 4),
-                // IPv4 and IPv6: the type, without its flags, must not be raw.
+                jump(BPF_JEQ, libc::NETLINK_ROUTE.cast_unsigned(), 10, 9),
+                // IPv4 and IPv6: the type, without its flags, must not be raw, and the protocol TCP or UDP.
                 load_argument(1),
                 statement(BPF_ALU | BPF_AND | BPF_K, 0xf),
-                jump(BPF_JEQ, libc::SOCK_STREAM.cast_unsigned(), 2, 0),
-                jump(BPF_JEQ, libc::SOCK_DGRAM.cast_unsigned(), 1, 0),
+                jump(BPF_JEQ, libc::SOCK_STREAM.cast_unsigned(), 1, 0),
+                jump(BPF_JEQ, libc::SOCK_DGRAM.cast_unsigned(), 0, 5),
+                load_argument(2),
+                jump(BPF_JEQ, 0, 4, 0),
+                jump(BPF_JEQ, libc::IPPROTO_TCP.cast_unsigned(), 3, 0),
+                jump(BPF_JEQ, libc::IPPROTO_UDP.cast_unsigned(), 2, 0),
+                answer(libc::EPROTONOSUPPORT),
                 answer(libc::EAFNOSUPPORT),
                 allow(),
             ]

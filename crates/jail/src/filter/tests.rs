@@ -151,6 +151,16 @@ fn arguments_decide() {
         assert_eq!(socket(family, stream, 0), allowed, "{family}");
     }
     assert_eq!(socket(libc::AF_INET, libc::SOCK_DGRAM, 0), allowed);
+    assert_eq!(socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP), allowed);
+    assert_eq!(socket(libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP), allowed);
+    for (kind, protocol) in [
+        (libc::SOCK_STREAM, libc::IPPROTO_SCTP),
+        (libc::SOCK_STREAM, libc::IPPROTO_MPTCP),
+        (libc::SOCK_DGRAM, libc::IPPROTO_ICMP),
+        (libc::SOCK_DGRAM, libc::IPPROTO_UDPLITE),
+    ] {
+        assert_eq!(socket(libc::AF_INET, kind, protocol), errno(libc::EPROTONOSUPPORT), "{protocol}");
+    }
     assert_eq!(socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE), allowed);
     for (family, kind, protocol) in [
         (libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP),

@@ -28,6 +28,15 @@ pub enum CreateError {
     Gone(#[source] io::Error),
 }
 
+/// A sandbox that was created.
+#[derive(Debug)]
+pub struct Created {
+    /// The host's number of its first process.
+    pub pid: i32,
+    /// The listeners of a captured network: TCP, UDP, and the same for IPv6 where the kernel has it.
+    pub listeners: Vec<OwnedFd>,
+}
+
 /// A running zygote. Dropping it ends all its sandboxes.
 #[derive(Debug)]
 pub struct Zygote {
@@ -90,11 +99,11 @@ impl Zygote {
         Ok(Self { child: command.spawn()?, socket })
     }
 
-    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<i32, CreateError> {
+    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Created, CreateError> {
         send(&self.socket, request, descriptors).map_err(CreateError::Gone)?;
         match receive::<Reply>(&self.socket).map_err(CreateError::Gone)? {
-            Some((Reply::Created { pid }, _)) => Ok(pid),
-            Some((Reply::Destroyed, _)) => Ok(0),
+            Some((Reply::Created { pid }, listeners)) => Ok(Created { pid, listeners }),
+            Some((Reply::Destroyed, _)) => Ok(Created { pid: 0, listeners: Vec::new() }),
             Some((Reply::Failed { step, errno }, _)) => {
                 Err(CreateError::Refused { step, source: io::Error::from_raw_os_error(errno) })
             }
@@ -102,9 +111,9 @@ impl Zygote {
         }
     }
 
-    /// Creates a sandbox whose guest speaks on `control`; returns the host's number of its first process. Blocks for a
-    /// few milliseconds. One request at a time: callers share the zygote behind a lock.
-    pub fn create(&mut self, spec: Spec, control: &OwnedFd) -> Result<i32, CreateError> {
+    /// Creates a sandbox whose guest speaks on `control`. Blocks for a few milliseconds. One request at a time: callers
+    /// share the zygote behind a lock.
+    pub fn create(&mut self, spec: Spec, control: &OwnedFd) -> Result<Created, CreateError> {
         self.ask(&Request::Create(Box::new(spec)), &[control.as_fd()])
     }
 

@@ -11,6 +11,7 @@ use super::home::{Home, Rights};
 use super::inside::{self, Inside};
 use super::protocol::{Spec, receive, send};
 use super::{During as _, Trouble, image};
+use crate::capture::Listeners;
 use crate::cgroups::Group;
 use crate::syscalls::{self, Side};
 
@@ -31,7 +32,7 @@ pub(super) struct Sandbox {
 /// Where the new root's mounts go, and the descriptors travel in packets of a few.
 const PER_PACKET: usize = 4;
 
-pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<Sandbox, Trouble> {
+pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<(Sandbox, Listeners), Trouble> {
     let (owner, range) = match &home.id_locks {
         Some(locks) => {
             let (owner, lock) = reserve_range(locks, &mut home.id_ranges).during("reserving an id range")?;
@@ -71,7 +72,7 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<S
     drop((theirs, control));
     let sandbox = Sandbox { pid, pidfd, group, _range: range };
     match prepare(home, spec, &sandbox, owner, &ours) {
-        Ok(()) => Ok(sandbox),
+        Ok(listeners) => Ok((sandbox, listeners)),
         Err(trouble) => {
             let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
             let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
@@ -84,7 +85,13 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<S
 }
 
 /// Gives the child its ids and its root, and waits until it is the guest.
-fn prepare(home: &mut Home, spec: &Spec, sandbox: &Sandbox, owner: u32, orders: &OwnedFd) -> Result<(), Trouble> {
+fn prepare(
+    home: &mut Home,
+    spec: &Spec,
+    sandbox: &Sandbox,
+    owner: u32,
+    orders: &OwnedFd,
+) -> Result<Listeners, Trouble> {
     let proc = format!("/proc/{}", sandbox.pid);
     let count = match home.rights {
         Rights::Root => RANGE,
@@ -108,10 +115,14 @@ fn prepare(home: &mut Home, spec: &Spec, sandbox: &Sandbox, owner: u32, orders: 
     send(orders, &Vec::<&str>::new(), &[]).during("handing over the root")?;
     // While the child goes on.
     drop((tree, bench));
-    // The socket closes by itself when the guest is executed; before that, only trouble is reported.
-    match receive::<inside::Report>(orders).during("waiting for the guest")? {
-        None => Ok(()),
-        Some((report, _)) => Err(report.into_trouble()),
+    // The socket closes by itself when the guest is executed; before that come listeners, or trouble.
+    let mut listeners = Listeners::new();
+    loop {
+        match receive::<inside::Report>(orders).during("waiting for the guest")? {
+            None => return Ok(listeners),
+            Some((inside::Report::Captured, handed)) => listeners = handed,
+            Some((inside::Report::Trouble { step, errno }, _)) => return Err(inside::trouble(&step, errno)),
+        }
     }
 }
 

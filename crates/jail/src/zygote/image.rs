@@ -17,8 +17,9 @@ use rustix::mount::{
 };
 
 use super::home::{Home, Rights, SYNTHETIC, WORKSHOP};
-use super::protocol::{Image, Spec};
+use super::protocol::{Image, Network, Spec};
 use super::{During as _, Trouble, synthetic};
+use crate::capture::NAME_SERVER;
 use crate::syscalls::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
 /// Mounts to be attached at these places of the new root, in this order; the root itself is first, at "".
@@ -77,7 +78,7 @@ pub(super) fn build(
     let options = CString::new(options).unwrap_or_default();
     mount("tmpfs", &bench.path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
         .during("mounting the writable layer")?;
-    let mut workshop = Layers { bench, home, userns, owner };
+    let mut workshop = Layers { bench, home, userns, owner, network: spec.network };
     let mut tree = Tree::new();
     match &spec.image {
         Image::Directory(path) => tree.push((String::new(), workshop.overlay("root", Path::new(path))?)),
@@ -115,6 +116,7 @@ struct Layers<'a> {
     home: &'a Home,
     userns: BorrowedFd<'a>,
     owner: u32,
+    network: Network,
 }
 
 impl Layers<'_> {
@@ -129,6 +131,9 @@ impl Layers<'_> {
             if self.home.rights == Rights::Root {
                 chown(place(part), Some(self.owner), Some(self.owner)).during("giving a layer to the sandbox")?;
             }
+        }
+        if name == "root" && self.network == Network::Captured {
+            self.name_server(&place("upper")).during("writing resolv.conf")?;
         }
         let idmap = home_maps_ids(self.home).then_some(self.userns);
         attach_lower(lower, &place("lower"), idmap).during("attaching a lower layer")?;
@@ -151,6 +156,21 @@ impl Layers<'_> {
             Ok(fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)?)
         };
         overlay().during("making the overlay")
+    }
+
+    /// Where programs ask for names. In the top layer, so that whatever an image has in its place is covered.
+    fn name_server(&self, upper: &Path) -> io::Result<()> {
+        let etc = upper.join("etc");
+        let file = etc.join("resolv.conf");
+        fs::create_dir(&etc)?;
+        fs::set_permissions(&etc, fs::Permissions::from_mode(0o755))?;
+        fs::write(&file, format!("nameserver {NAME_SERVER}\noptions timeout:2 attempts:2\n"))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
+        if self.home.rights == Rights::Root {
+            chown(&etc, Some(self.owner), Some(self.owner))?;
+            chown(&file, Some(self.owner), Some(self.owner))?;
+        }
+        Ok(())
     }
 
     /// A read-only directory behind an overlay of its own, so that mountinfo does not show where on the host it lies. A

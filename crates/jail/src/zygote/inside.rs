@@ -18,8 +18,9 @@ use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
 use super::home::{NEW_DEV, NEW_PROC, NEW_ROOT};
-use super::protocol::{Spec, receive, send};
+use super::protocol::{Network, Spec, receive, send};
 use super::{During as _, Trouble};
+use crate::capture;
 use crate::cgroups::Group;
 use crate::landlock;
 use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
@@ -34,22 +35,22 @@ pub(super) struct Inside<'a> {
     pub(super) spec: &'a Spec,
 }
 
-/// What the child says when it fails.
+/// What the child says.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Report {
-    step: String,
-    errno: i32,
+pub(super) enum Report {
+    /// Its network is captured; the listeners come with it.
+    Captured,
+    /// It failed.
+    Trouble { step: String, errno: i32 },
 }
 
 /// Steps are few; a report names one of them by its text.
-impl Report {
-    pub(super) fn into_trouble(self) -> Trouble {
-        let step = STEPS.into_iter().find(|step| *step == self.step).unwrap_or("starting the guest");
-        Trouble { step, error: io::Error::from_raw_os_error(self.errno) }
-    }
+pub(super) fn trouble(step: &str, errno: i32) -> Trouble {
+    let step = STEPS.into_iter().find(|known| *known == step).unwrap_or("starting the guest");
+    Trouble { step, error: io::Error::from_raw_os_error(errno) }
 }
 
-const STEPS: [&str; 18] = [
+const STEPS: [&str; 19] = [
     "becoming root inside",
     "receiving the root",
     "entering a cgroup namespace",
@@ -68,6 +69,7 @@ const STEPS: [&str; 18] = [
     "arranging descriptors",
     "loading the system-call filter",
     "entering the control group",
+    "capturing the network",
 ];
 
 /// Device nodes that a program may expect and that give nothing away.
@@ -124,7 +126,8 @@ pub(super) fn run(inside: &Inside<'_>) -> ! {
         Ok(error) => Trouble { step: "starting the guest", error },
         Err(trouble) => trouble,
     };
-    let report = Report { step: trouble.step.to_owned(), errno: trouble.error.raw_os_error().unwrap_or(libc::EIO) };
+    let errno = trouble.error.raw_os_error().unwrap_or(libc::EIO);
+    let report = Report::Trouble { step: trouble.step.to_owned(), errno };
     // If nobody listens, nobody waits either.
     let _ = send(&inside.orders, &report, &[]);
     syscalls::exit_now(1)
@@ -142,9 +145,15 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     become_root().during(STEPS[0])?;
     umask(Mode::from_raw_mode(0o022));
     mount_at(NEW_PROC, "proc", &[], strict()).during(STEPS[4])?;
+    syscalls::loopback_up().during(STEPS[8])?;
+    if spec.network == Network::Captured {
+        let listeners = capture::set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
+        let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
+        send(orders, &Report::Captured, &handed).during(STEPS[18])?;
+        // Ours are closed here: whoever holds one could shut it down.
+    }
     hide_parts_of_proc().during(STEPS[5])?;
     make_dev().during(STEPS[6])?;
-    syscalls::loopback_up().during(STEPS[8])?;
     rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
     set_limits().during(STEPS[11])?;
     narrow_bounding_set().during(STEPS[12])?;

@@ -18,8 +18,8 @@ mod synthetic;
 
 use std::io;
 
-pub use client::{CreateError, Zygote, spawn_at_3};
-pub use protocol::{Image, Mount, Spec};
+pub use client::{CreateError, Created, Zygote, spawn_at_3};
+pub use protocol::{Image, Mount, Network, Spec};
 pub use serve::main;
 
 /// What could not be done, and what the kernel said.

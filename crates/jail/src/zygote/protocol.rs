@@ -57,6 +57,17 @@ pub struct Spec {
     pub mounts: Vec<Mount>,
     /// Whether setuid programs work inside (within its own user namespace).
     pub allow_setuid: bool,
+    /// Its network.
+    pub network: Network,
+}
+
+/// What a sandbox finds as its network. Never the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// Only its own loopback: every attempt to leave fails at once, and nobody learns of it.
+    Loopback,
+    /// The same, but attempts land on listeners that are handed out for somebody outside to serve.
+    Captured,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,9 +81,15 @@ pub(crate) enum Request {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    Created { pid: i32 },
+    /// With the listeners of a captured network beside it.
+    Created {
+        pid: i32,
+    },
     Destroyed,
-    Failed { step: String, errno: i32 },
+    Failed {
+        step: String,
+        errno: i32,
+    },
 }
 
 pub(crate) fn send(socket: impl AsFd, record: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! The zygote's loop.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -26,14 +26,15 @@ pub fn main() -> ExitCode {
             (Request::Create(spec), descriptors) => server.create(&spec, descriptors),
             (Request::Destroy { id }, _) => {
                 server.destroy(id);
-                Ok(Reply::Destroyed)
+                Ok((Reply::Destroyed, Vec::new()))
             }
         };
-        let reply = reply.unwrap_or_else(|Trouble { step, error }| Reply::Failed {
-            step: step.to_owned(),
-            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        let (reply, listeners) = reply.unwrap_or_else(|Trouble { step, error }| {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            (Reply::Failed { step: step.to_owned(), errno }, Vec::new())
         });
-        if send(&socket, &reply, &[]).is_err() {
+        let listeners: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
+        if send(&socket, &reply, &listeners).is_err() {
             break;
         }
     }
@@ -68,7 +69,7 @@ impl Server {
         }
     }
 
-    fn create(&mut self, spec: &super::Spec, descriptors: Vec<OwnedFd>) -> Result<Reply, Trouble> {
+    fn create(&mut self, spec: &super::Spec, descriptors: Vec<OwnedFd>) -> Result<(Reply, Vec<OwnedFd>), Trouble> {
         let home = match &mut self.home {
             Ok(home) => home,
             Err(Trouble { step, error }) => {
@@ -81,10 +82,10 @@ impl Server {
         if self.sandboxes.contains_key(&spec.id) {
             return Err(invalid()).during("choosing an id");
         }
-        let sandbox = create(home, spec, control)?;
+        let (sandbox, listeners) = create(home, spec, control)?;
         let pid = sandbox.pid;
         self.sandboxes.insert(spec.id, sandbox);
-        Ok(Reply::Created { pid })
+        Ok((Reply::Created { pid }, listeners))
     }
 
     /// Ends one sandbox. Killing its first process ends all the others with it.

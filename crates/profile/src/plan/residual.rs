@@ -126,7 +126,8 @@ fn network(plan: &Plan) -> Vec<Residual> {
             Egress::Everything { .. } | Egress::Nothing => None,
         })
     };
-    if listed().any(|(_, rules)| rules.allow.iter().any(|rule| matches!(rule.port, Port::RawTcp(_)))) {
+    if listed().any(|(_, rules)| rules.allow.iter().any(|rule| matches!(rule.port, Port::RawTcp(_) | Port::WebSocket)))
+    {
         all.push(residual("raw_tcp", "bytes on raw TCP rules are not checked"));
     }
     if listed().any(|(_, rules)| !rules.allow_cidr.is_empty()) {

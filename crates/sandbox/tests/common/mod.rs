@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jail::cgroups::Limits;
-use jail::zygote::{Image, Mount};
+use jail::zygote::{Image, Mount, Network};
 use sandbox::{Completed, Containers, Exec, Outcome, Overflow, Request, Sandbox, SessionError, User};
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -17,7 +17,14 @@ pub(crate) fn is_root() -> bool {
 
 pub(crate) fn request() -> Request {
     let limits = is_root().then_some(Limits { memory: 256 * MIB, pids: 128, cpu_millis: 2000 });
-    Request { image: Image::Host, limits, disk: 64 * MIB, mounts: Vec::new(), allow_setuid: false }
+    Request {
+        image: Image::Host,
+        limits,
+        disk: 64 * MIB,
+        mounts: Vec::new(),
+        allow_setuid: false,
+        network: Network::Loopback,
+    }
 }
 
 pub(crate) fn engine() -> Containers {

@@ -1,0 +1,215 @@
+//! A run's network: its gateway, its log, and one line at the end about where the command went.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::PathBuf;
+
+use egress::{Attachment, GatewayError, GatewayProcess, Notice, Outcome, Protocol, Reason, Record, Settings};
+use profile::{Egress, Plan};
+use sandbox::Capture;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::args::RunArguments;
+use crate::exit::Exit;
+use crate::printer::{Look, Printer, plain, span};
+
+/// Why a run has no network that its plan promises, or no record of it.
+#[derive(Debug, Error)]
+pub(super) enum NetworkError {
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    #[error("capture_lost: the sandbox was stopped because nothing watches its network any more: {0}")]
+    CaptureLost(String),
+    #[error("cannot write the network log {}", path.display())]
+    Log { path: PathBuf, source: io::Error },
+    #[error("the plan has no network for the agent")]
+    NoPlan,
+}
+
+impl NetworkError {
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Log { .. } => Exit::Input,
+            Self::Gateway(_) | Self::CaptureLost(_) | Self::NoPlan => Exit::Provider,
+        }
+    }
+}
+
+/// Whether the plan captures the sandbox's network.
+pub(super) fn is_captured(plan: &Plan) -> bool {
+    plan.controls.iter().any(|control| control.id == "network.capture")
+}
+
+/// The gateway of one run.
+pub(super) struct Network {
+    gateway: GatewayProcess,
+    attachment: Option<Attachment>,
+    lost: Option<oneshot::Receiver<String>>,
+    collecting: JoinHandle<Collected>,
+}
+
+struct Collected {
+    tally: Tally,
+    log: Option<NetworkError>,
+}
+
+impl Network {
+    /// Starts the gateway where the plan has one. The log is opened first: a run without it would be for nothing.
+    pub(super) async fn start(arguments: &RunArguments, plan: &Plan) -> Result<Option<Self>, NetworkError> {
+        let log = match &arguments.network_log {
+            None => None,
+            Some(path) => {
+                let file = File::create(path).map_err(|source| NetworkError::Log { path: path.clone(), source })?;
+                Some((path.clone(), BufWriter::new(file)))
+            }
+        };
+        if !is_captured(plan) {
+            return Ok(None);
+        }
+        let settings = Settings { upstream: arguments.dns_upstream, ..Settings::default() };
+        let (gateway, notices) = GatewayProcess::start(settings, None).await?;
+        let (tell, lost) = oneshot::channel();
+        let collecting = tokio::spawn(collect(notices, log, tell));
+        Ok(Some(Self { gateway, attachment: None, lost: Some(lost), collecting }))
+    }
+
+    /// Has the sandbox served. Nothing may run in it before.
+    pub(super) async fn attach(&mut self, run: &str, plan: &Plan, capture: Capture) -> Result<(), NetworkError> {
+        let egress: &Egress = plan.network.phases.get("agent").map(|zone| &zone.egress).ok_or(NetworkError::NoPlan)?;
+        self.attachment = Some(self.gateway.attach(run, egress, capture).await?);
+        Ok(())
+    }
+
+    /// Resolves when nothing watches the sandbox's network any more.
+    pub(super) async fn lost(network: &mut Option<Self>) -> NetworkError {
+        let Some(lost) = network.as_mut().and_then(|network| network.lost.take()) else {
+            return std::future::pending().await;
+        };
+        NetworkError::CaptureLost(lost.await.unwrap_or_else(|_| "the gateway is gone".into()))
+    }
+
+    /// Ends the network, completes the log and says where the command went.
+    pub(super) async fn finish(self, printer: &mut Printer) -> Result<(), NetworkError> {
+        let counters = match self.attachment {
+            // A gateway that is gone has said so already.
+            Some(attachment) => self.gateway.detach(attachment).await.ok(),
+            None => None,
+        };
+        drop(self.gateway);
+        let Ok(Collected { tally, log }) = self.collecting.await else { return Ok(()) };
+        if let Some(line) = tally.line() {
+            printer.message(&vec![vec![span(Look::Faint, "network"), plain(format!(": {line}"))]]);
+        }
+        if let Some(lost) = counters.map(|counters| counters.lost).filter(|lost| *lost > 0) {
+            let text = format!(": {lost} records came too fast to be kept");
+            printer.message(&vec![vec![span(Look::Doubtful, "network"), plain(text)]]);
+        }
+        log.map_or(Ok(()), Err)
+    }
+}
+
+/// Takes everything that the gateway says, to its end.
+async fn collect(
+    mut notices: mpsc::UnboundedReceiver<Notice>,
+    mut log: Option<(PathBuf, BufWriter<File>)>,
+    lost: oneshot::Sender<String>,
+) -> Collected {
+    let mut collected = Collected { tally: Tally::default(), log: None };
+    let mut lost = Some(lost);
+    while let Some(notice) = notices.recv().await {
+        let why = match notice {
+            Notice::Record(record) => {
+                collected.tally.add(&record);
+                if let Some((path, file)) = &mut log
+                    && let Err(source) = write_line(file, &record)
+                {
+                    collected.log = Some(NetworkError::Log { path: path.clone(), source });
+                    log = None;
+                }
+                continue;
+            }
+            Notice::Lost(lost) => lost.why,
+            Notice::Gone => "the gateway is gone".into(),
+        };
+        if let Some(lost) = lost.take() {
+            let _ = lost.send(why);
+        }
+    }
+    if let Some((path, mut file)) = log
+        && let Err(source) = file.flush()
+    {
+        collected.log = Some(NetworkError::Log { path, source });
+    }
+    collected
+}
+
+fn write_line(file: &mut BufWriter<File>, record: &Record) -> io::Result<()> {
+    serde_json::to_writer(&mut *file, record)?;
+    file.write_all(b"\n")?;
+    // Whoever follows the file sees a line when it happens.
+    file.flush()
+}
+
+/// Where the command went, by name.
+#[derive(Default)]
+struct Tally {
+    reached: BTreeMap<String, u64>,
+    refused: BTreeMap<String, (u64, Option<Reason>)>,
+}
+
+/// How many names one line holds, and how many are counted at all.
+const SHOWN: usize = 6;
+const COUNTED: usize = 10_000;
+
+impl Tally {
+    fn add(&mut self, record: &Record) {
+        let place = match (&record.name, record.asked, record.port) {
+            (Some(name), _, Some(port)) if !matches!(port, 80 | 443) => format!("{name}:{port}"),
+            (Some(name), ..) => name.clone(),
+            (None, Some(address), Some(port)) => std::net::SocketAddr::new(address, port).to_string(),
+            _ => format!("{:?}", record.protocol).to_lowercase(),
+        };
+        if self.reached.len() + self.refused.len() > COUNTED {
+            return;
+        }
+        match record.verdict {
+            // A name that was asked for is reached when a connection says so.
+            Outcome::Allowed if record.protocol == Protocol::Dns => {}
+            Outcome::Allowed => *self.reached.entry(place).or_default() += record.count,
+            Outcome::Refused | Outcome::Failed => {
+                let (count, reason) = self.refused.entry(place).or_default();
+                *count += record.count;
+                *reason = record.reason;
+            }
+        }
+    }
+
+    fn line(&self) -> Option<String> {
+        let reached: Vec<String> = self.reached.iter().map(|(name, count)| format!("{name} ({count})")).collect();
+        let refused: Vec<String> = self
+            .refused
+            .iter()
+            .map(|(name, (count, reason))| match reason {
+                Some(reason) => format!("{name} ({count}, {reason})"),
+                None => format!("{name} ({count})"),
+            })
+            .collect();
+        let parts: Vec<String> = [("reached", reached), ("refused", refused)]
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(what, names)| format!("{what} {}", few(&names)))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+fn few(names: &[String]) -> String {
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(SHOWN) {
+        None | Some(0) => shown,
+        Some(more) => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,206 @@
+//! The runner's side of the gateway's process.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use profile::Egress;
+use sandbox::Capture;
+use thiserror::Error;
+use tokio::net::UnixStream;
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+
+use crate::gateway::{Lost, Settings};
+use crate::link::{Asking, FromGateway, Inbox, Rules, ToGateway, send};
+use crate::process::PROCESS;
+use crate::record::{Counters, Record};
+use crate::served::{Asked, Decider};
+
+/// Why a sandbox has no network.
+#[derive(Debug, Error)]
+pub enum GatewayError {
+    /// The process could not be started.
+    #[error("cannot start the gateway")]
+    Start(#[source] io::Error),
+    /// It said why it cannot work.
+    #[error("the gateway cannot work: {0}")]
+    Refused(String),
+    /// It is gone.
+    #[error("the gateway is gone")]
+    Gone,
+}
+
+/// What the gateway says unasked.
+#[derive(Debug)]
+pub enum Notice {
+    /// Something happened.
+    Record(Record),
+    /// A sandbox lost its network and must be ended.
+    Lost(Lost),
+    /// The gateway is gone, and every sandbox has lost its network.
+    Gone,
+}
+
+/// What waits for an answer.
+#[derive(Default)]
+struct Waiting {
+    ready: Option<oneshot::Sender<Result<(), String>>>,
+    attached: HashMap<u32, oneshot::Sender<Result<(), String>>>,
+    replaced: HashMap<u32, oneshot::Sender<()>>,
+    detached: HashMap<u32, oneshot::Sender<Counters>>,
+}
+
+struct Shared {
+    stream: UnixStream,
+    writing: AsyncMutex<()>,
+    waiting: Mutex<Waiting>,
+}
+
+/// A gateway in a process of its own. Dropping it ends the process, and with it every sandbox's network.
+pub struct GatewayProcess {
+    shared: Arc<Shared>,
+    next: AtomicU32,
+    child: Child,
+    reading: tokio::task::JoinHandle<()>,
+}
+
+/// A sandbox's network, served. `detach` ends it and gives the sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attachment(u32);
+
+impl Attachment {
+    /// Its number, as [`Lost`] has it.
+    pub fn id(self) -> u32 {
+        self.0
+    }
+}
+
+impl GatewayProcess {
+    /// Starts this very program as a gateway ([`become_gateway`](crate::become_gateway)), with nothing of ours but a
+    /// socket.
+    pub async fn start(
+        settings: Settings,
+        decider: Option<Arc<dyn Decider>>,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), GatewayError> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(GatewayError::Start)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(PROCESS).env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(theirs)));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(GatewayError::Start)?;
+        let stream = ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours));
+        let shared = Arc::new(Shared {
+            stream: stream.map_err(GatewayError::Start)?,
+            writing: AsyncMutex::default(),
+            waiting: Mutex::default(),
+        });
+        let (notices, received) = mpsc::unbounded_channel();
+        let asking = if decider.is_some() { Asking::Wanted } else { Asking::Unwanted };
+        let (ready, started) = oneshot::channel();
+        shared.waiting().ready = Some(ready);
+        let reading = tokio::spawn(read(Arc::clone(&shared), notices, decider));
+        let process = Self { shared, next: AtomicU32::new(1), child, reading };
+        process.shared.say(&ToGateway::Configure(settings, asking), &Capture { listeners: Vec::new() }).await?;
+        started.await.map_err(|_| GatewayError::Gone)?.map_err(GatewayError::Refused)?;
+        Ok((process, received))
+    }
+
+    /// Has a sandbox's network served by these rules.
+    pub async fn attach(&self, name: &str, egress: &Egress, capture: Capture) -> Result<Attachment, GatewayError> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        self.shared.waiting().attached.insert(id, sender);
+        let message = ToGateway::Attach { id, name: name.to_owned(), rules: Rules::from(egress) };
+        self.shared.say(&message, &capture).await?;
+        answer.await.map_err(|_| GatewayError::Gone)?.map_err(GatewayError::Refused)?;
+        Ok(Attachment(id))
+    }
+
+    /// Puts other rules in force; open connections that they forbid are cut. They hold when this returns.
+    pub async fn replace(&self, attachment: Attachment, egress: &Egress) -> Result<(), GatewayError> {
+        let (sender, answer) = oneshot::channel();
+        self.shared.waiting().replaced.insert(attachment.0, sender);
+        let message = ToGateway::Replace { id: attachment.0, rules: Rules::from(egress) };
+        self.shared.say(&message, &Capture { listeners: Vec::new() }).await?;
+        answer.await.map_err(|_| GatewayError::Gone)
+    }
+
+    /// Ends a sandbox's network. All its records have come when this returns.
+    pub async fn detach(&self, attachment: Attachment) -> Result<Counters, GatewayError> {
+        let (sender, answer) = oneshot::channel();
+        self.shared.waiting().detached.insert(attachment.0, sender);
+        self.shared.say(&ToGateway::Detach { id: attachment.0 }, &Capture { listeners: Vec::new() }).await?;
+        answer.await.map_err(|_| GatewayError::Gone)
+    }
+
+    /// The process' number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for GatewayProcess {
+    fn drop(&mut self) {
+        self.reading.abort();
+        // The end of the stream is the order to end; a process that does not follow is ended.
+        let _ = rustix::net::shutdown(&self.shared.stream, rustix::net::Shutdown::Both);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn say(&self, message: &ToGateway, capture: &Capture) -> Result<(), GatewayError> {
+        let descriptors: Vec<_> = capture.listeners.iter().map(|listener| listener.as_fd()).collect();
+        let _writing = self.writing.lock().await;
+        send(&self.stream, message, &descriptors).await.map_err(|_| GatewayError::Gone)
+    }
+}
+
+async fn read(shared: Arc<Shared>, notices: mpsc::UnboundedSender<Notice>, decider: Option<Arc<dyn Decider>>) {
+    let mut inbox = Inbox::default();
+    while let Ok(Some((message, _))) = inbox.receive(&shared.stream).await {
+        match message {
+            FromGateway::Ready => answer(shared.waiting().ready.take(), Ok(())),
+            FromGateway::Failed(why) => answer(shared.waiting().ready.take(), Err(why)),
+            FromGateway::Attached { id, error } => {
+                answer(shared.waiting().attached.remove(&id), error.map_or(Ok(()), Err));
+            }
+            FromGateway::Replaced { id } => answer(shared.waiting().replaced.remove(&id), ()),
+            FromGateway::Detached { id, counters } => answer(shared.waiting().detached.remove(&id), counters),
+            FromGateway::Record(record) => {
+                let _ = notices.send(Notice::Record(record));
+            }
+            FromGateway::Lost { id, why } => {
+                let _ = notices.send(Notice::Lost(Lost { id, why }));
+            }
+            FromGateway::Ask { ask, sandbox, name } => {
+                let (Some(decider), Ok(name)) = (&decider, name.parse()) else { continue };
+                let decision = decider.decide(Asked { sandbox, name });
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    let allowed = decision.await;
+                    let none = Capture { listeners: Vec::new() };
+                    let _ = shared.say(&ToGateway::Decided { ask, allowed }, &none).await;
+                });
+            }
+        }
+    }
+    // Whoever waits for an answer learns that none will come.
+    *shared.waiting() = Waiting::default();
+    let _ = notices.send(Notice::Gone);
+}
+
+fn answer<T>(waiting: Option<oneshot::Sender<T>>, value: T) {
+    if let Some(waiting) = waiting {
+        // Whoever asked may have given up.
+        let _ = waiting.send(value);
+    }
+}

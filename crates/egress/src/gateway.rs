@@ -1,0 +1,192 @@
+//! The gateway: serves the captured networks of many sandboxes.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use profile::Egress;
+use sandbox::Capture;
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::task::TaskTracker;
+
+use crate::outside::{Outside, ResolverError};
+use crate::reason::Reason;
+use crate::record::{Counters, Journal, Outcome, Protocol, Record};
+use crate::relay::Buffers;
+use crate::served::{Commons, Decider, Limits, Served};
+use crate::{connection, names};
+
+/// How a gateway works.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Who is asked for names; `None`: whom the host asks.
+    pub upstream: Option<SocketAddr>,
+    /// What each sandbox may use.
+    pub limits: Limits,
+}
+
+/// A sandbox that lost its network: whatever it does next would not be seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Which.
+    pub id: u32,
+    /// Why.
+    pub why: String,
+}
+
+/// Serves captured networks.
+pub struct Gateway {
+    commons: Commons,
+    limits: Limits,
+    records: mpsc::Sender<Record>,
+    lost: mpsc::UnboundedSender<Lost>,
+    served: Mutex<HashMap<u32, Attached>>,
+}
+
+struct Attached {
+    served: Arc<Served>,
+    tasks: TaskTracker,
+}
+
+/// Descriptors that the gateway needs for itself.
+const OWN_DESCRIPTORS: u64 = 256;
+/// How often counts of what came again are sent.
+const FLUSH: Duration = Duration::from_secs(1);
+/// How long connections may take to end when their sandbox does.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Where accepting may go on after an error.
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Gateway {
+    /// Starts without any sandbox. Records and losses go to the channels.
+    pub fn new(
+        settings: &Settings,
+        decider: Option<Arc<dyn Decider>>,
+        records: mpsc::Sender<Record>,
+        lost: mpsc::UnboundedSender<Lost>,
+    ) -> Result<Self, ResolverError> {
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
+        // Two for each connection: one inside, one outside.
+        let connections = descriptors.saturating_sub(OWN_DESCRIPTORS) / 2;
+        let commons = Commons {
+            outside: Arc::new(Outside::new(settings.upstream, settings.limits.connect)?),
+            buffers: Arc::new(Buffers::default()),
+            all_connections: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1024).min(1 << 20))),
+            decider,
+        };
+        Ok(Self { commons, limits: settings.limits.clone(), records, lost, served: Mutex::default() })
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Attached>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves a sandbox's network by these rules.
+    pub fn attach(&self, id: u32, name: &str, egress: Egress, capture: Capture) -> io::Result<()> {
+        let journal = Journal::new(name, self.records.clone());
+        let served = Arc::new(Served::new(name, egress, self.limits.clone(), journal, &self.commons));
+        let tasks = TaskTracker::new();
+        let mut listeners = capture.listeners.into_iter();
+        let mut any = false;
+        while let (Some(tcp), Some(udp)) = (listeners.next(), listeners.next()) {
+            let (tcp, udp) = (tcp_listener(tcp)?, udp_socket(udp)?);
+            any = true;
+            let (lost, watched, tracker) = (self.lost.clone(), Arc::clone(&served), tasks.clone());
+            tasks.spawn(async move {
+                let error = tokio::select! {
+                    error = accept(Arc::clone(&watched), tcp, tracker) => error,
+                    error = names::serve_udp(Arc::clone(&watched), udp) => error,
+                    () = watched.ended.cancelled() => return,
+                };
+                let _ = lost.send(Lost { id, why: error.to_string() });
+            });
+        }
+        if !any {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a capture without listeners"));
+        }
+        let flushed = Arc::clone(&served);
+        tasks.spawn(async move {
+            while tokio::time::timeout(FLUSH, flushed.ended.cancelled()).await.is_err() {
+                flushed.journal.flush();
+            }
+        });
+        self.table().insert(id, Attached { served, tasks });
+        Ok(())
+    }
+
+    /// Puts other rules in force; open connections that they forbid are cut. False if there is no such sandbox.
+    pub fn replace(&self, id: u32, egress: Egress) -> bool {
+        match self.table().get(&id) {
+            Some(attached) => {
+                attached.served.replace(egress);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends a sandbox's network and everything in it. All its records were sent when this returns.
+    pub async fn detach(&self, id: u32) -> Option<Counters> {
+        let Attached { served, tasks } = self.table().remove(&id)?;
+        served.ended.cancel();
+        tasks.close();
+        let _ = tokio::time::timeout(FAREWELL, tasks.wait()).await;
+        served.journal.flush();
+        Some(served.journal.counters())
+    }
+}
+
+fn tcp_listener(descriptor: OwnedFd) -> io::Result<TcpListener> {
+    let listener = std::net::TcpListener::from(descriptor);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+fn udp_socket(descriptor: OwnedFd) -> io::Result<UdpSocket> {
+    let socket = std::net::UdpSocket::from(descriptor);
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}
+
+/// Accepts until the listener is of no use any more; returns why.
+async fn accept(served: Arc<Served>, listener: TcpListener, tasks: TaskTracker) -> io::Error {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) if is_transient(&error) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            Err(error) => return error,
+        };
+        let places = (
+            Arc::clone(&served.connections).try_acquire_owned(),
+            Arc::clone(&served.all_connections).try_acquire_owned(),
+        );
+        let (Ok(own), Ok(shared)) = places else {
+            let mut record = served.journal.record(Protocol::Tcp, Outcome::Refused);
+            record.reason = Some(Reason::ConnectionLimit);
+            served.journal.note(record);
+            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            continue;
+        };
+        let served = Arc::clone(&served);
+        tasks.spawn(async move {
+            connection::serve(served, stream).await;
+            drop((own, shared));
+        });
+    }
+}
+
+/// Errors of one connection, or of a machine that is short of something. Anything else means that nobody listens.
+fn is_transient(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let transient =
+        [Errno::CONNABORTED, Errno::INTR, Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::PERM];
+    transient.into_iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}

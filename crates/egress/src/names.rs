@@ -1,0 +1,163 @@
+//! The resolver that a sandbox finds: only listed names, and nothing is forwarded before the verdict.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hickory_proto::rr::RData;
+use profile::Egress;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+
+use crate::question::{Kind, MAX_QUERY, Question, for_udp, read_question};
+use crate::reason::Reason;
+use crate::record::{Outcome, Protocol};
+use crate::served::Served;
+use crate::verdict::{Attempt, Verdict, decide};
+
+/// Queries of one sandbox that wait for somebody at the same time.
+const WAITING: usize = 64;
+/// Queries on one TCP connection, and how long it may say nothing.
+const MAX_ON_CONNECTION: usize = 1000;
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// Serves queries until the socket is of no use any more; returns why.
+pub(crate) async fn serve_udp(served: Arc<Served>, socket: UdpSocket) -> io::Error {
+    let socket = Arc::new(socket);
+    let waiting = Arc::new(Semaphore::new(WAITING));
+    let mut buffer = vec![0; MAX_QUERY + 1];
+    loop {
+        let (count, from) = match socket.recv_from(&mut buffer).await {
+            Ok(received) => received,
+            // The echo of an answer that nobody waited for.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+            Err(error) => return error,
+        };
+        let Some(question) = accept(&served, &buffer[..count]) else { continue };
+        let Ok(place) = Arc::clone(&waiting).try_acquire_owned() else {
+            note(&served, Some(&question), Err(Reason::QueryRate));
+            continue;
+        };
+        let (served, socket) = (Arc::clone(&served), Arc::clone(&socket));
+        tokio::spawn(async move {
+            let ended = served.ended.clone();
+            tokio::select! {
+                bytes = answer(&served, &question) => { let _ = socket.send_to(&for_udp(bytes), from).await; }
+                () = ended.cancelled() => {}
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Serves queries on one connection.
+pub(crate) async fn serve_tcp(served: &Served, mut stream: TcpStream) {
+    for _ in 0..MAX_ON_CONNECTION {
+        let Ok(Ok(length)) = tokio::time::timeout(SILENCE, stream.read_u16()).await else { return };
+        let mut bytes = vec![0; usize::from(length)];
+        let Ok(Ok(_)) = tokio::time::timeout(SILENCE, stream.read_exact(&mut bytes)).await else { return };
+        let Some(question) = accept(served, &bytes) else { return };
+        let answer = answer(served, &question).await;
+        let Ok(length) = u16::try_from(answer.len()) else { return };
+        let framed = [&length.to_be_bytes()[..], &answer].concat();
+        if !matches!(tokio::time::timeout(SILENCE, stream.write_all(&framed)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// A query that is one, and comes in time.
+fn accept(served: &Served, bytes: &[u8]) -> Option<Question> {
+    if !served.may_ask() {
+        note(served, None, Err(Reason::QueryRate));
+        return None;
+    }
+    match read_question(bytes) {
+        Ok(question) => Some(question),
+        Err(reason) => {
+            note(served, None, Err(reason));
+            None
+        }
+    }
+}
+
+fn note(served: &Served, question: Option<&Question>, verdict: Result<String, Reason>) {
+    let outcome = if verdict.is_ok() { Outcome::Allowed } else { Outcome::Refused };
+    let mut record = served.journal.record(Protocol::Dns, outcome);
+    if let Some(question) = question {
+        record.name = Some(question.name.as_ref().map_or_else(|_| question.asked(), ToString::to_string));
+        record.request = Some(question.asked_kind());
+    }
+    match verdict {
+        Ok(rule) => record.rule = Some(rule),
+        Err(reason) => record.reason = Some(reason),
+    }
+    served.journal.note(record);
+}
+
+/// The answer to a question, as bytes; noted.
+async fn answer(served: &Served, question: &Question) -> Vec<u8> {
+    let refused = |reason: Reason, bytes: Vec<u8>| {
+        note(served, Some(question), Err(reason));
+        bytes
+    };
+    let rules = served.rules();
+    if let (Egress::Everything { .. }, Kind::Other | Kind::Address) = (&*rules, question.kind) {
+        return forward(served, question, &rules).await;
+    }
+    let name = match &question.name {
+        Ok(name) => name,
+        Err(reason) => return refused(*reason, question.deny()),
+    };
+    let rule = match decide(&rules, &Attempt::Query(name.clone())) {
+        Verdict::Allowed { rule, .. } => rule,
+        Verdict::Refused(Reason::NameNotListed) if question.kind == Kind::Address && served.decider.is_some() => {
+            match served.ask(name).await {
+                Ok(()) => format!("{name} (decided)"),
+                Err(reason @ Reason::DeciderTimeout) => return refused(reason, question.fail()),
+                Err(reason) => return refused(reason, question.deny()),
+            }
+        }
+        Verdict::Refused(reason) => return refused(reason, question.deny()),
+    };
+    match question.kind {
+        Kind::Refused => refused(Reason::QueryKind, question.refuse()),
+        Kind::Other => {
+            note(served, Some(question), Ok(rule));
+            question.answer(None)
+        }
+        Kind::Address => {
+            let address = served.book().address_of(name);
+            match address {
+                None => refused(Reason::WildcardLimit, question.fail()),
+                address => {
+                    note(served, Some(question), Ok(rule));
+                    question.answer(address)
+                }
+            }
+        }
+    }
+}
+
+/// Where everything may be reached, real answers are given; names that are denied are still denied.
+async fn forward(served: &Served, question: &Question, rules: &Egress) -> Vec<u8> {
+    if let Ok(name) = &question.name
+        && let Verdict::Refused(reason) = decide(rules, &Attempt::Query(name.clone()))
+    {
+        note(served, Some(question), Err(reason));
+        return question.deny();
+    }
+    let (code, records) = served.outside.look_up(question.query()).await;
+    if let Ok(name) = &question.name {
+        for record in &records {
+            match &record.data {
+                RData::A(address) => served.remember(address.0.into(), name),
+                RData::AAAA(address) => served.remember(address.0.into(), name),
+                _ => {}
+            }
+        }
+    }
+    note(served, Some(question), Ok("*".into()));
+    question.forward(code, records)
+}

@@ -1,0 +1,172 @@
+//! The world outside, as the gateway reaches it: names by our own resolver, then addresses that were judged first.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use hickory_proto::op::{Query, ResponseCode};
+use hickory_proto::rr::Record;
+use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::{Resolver, TokioResolver};
+use profile::{Egress, HostName};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::reach::{self, Private};
+use crate::reason::Reason;
+
+/// How long a lookup may take.
+const LOOKUP: Duration = Duration::from_secs(10);
+/// When the next address is tried beside the one before (RFC 8305).
+const STAGGER: Duration = Duration::from_millis(250);
+/// How many addresses of a name are tried.
+const MAX_ADDRESSES: usize = 6;
+
+/// Names and connections outside.
+pub(crate) struct Outside {
+    resolver: TokioResolver,
+    connect: Duration,
+}
+
+/// Why the gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use this host's resolver: {0}")]
+pub struct ResolverError(String);
+
+impl Outside {
+    /// With the host's resolver, or another.
+    pub(crate) fn new(upstream: Option<SocketAddr>, connect: Duration) -> Result<Self, ResolverError> {
+        let failed = |error: NetError| ResolverError(error.to_string());
+        let mut builder = match upstream {
+            // A host without one resolves nothing; a sandbox that may reach nothing needs none.
+            None => TokioResolver::builder_tokio().unwrap_or_else(|_| {
+                let config = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
+                Resolver::builder_with_config(config, TokioRuntimeProvider::default())
+            }),
+            Some(address) => {
+                let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+                    connection.port = address.port();
+                    connection
+                });
+                let server = NameServerConfig::new(address.ip(), true, connections.into());
+                let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+                Resolver::builder_with_config(config, TokioRuntimeProvider::default())
+            }
+        };
+        let options = builder.options_mut();
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        // The host's own names are the host's.
+        options.use_hosts_file = ResolveHosts::Never;
+        options.timeout = Duration::from_secs(3);
+        options.attempts = 2;
+        Ok(Self { resolver: builder.build().map_err(failed)?, connect })
+    }
+
+    /// The addresses of a name that may be connected to. Absolute: no search domain is ever tried.
+    pub(crate) async fn resolve(&self, name: &HostName, egress: &Egress) -> Result<Vec<IpAddr>, Reason> {
+        let found = tokio::time::timeout(LOOKUP, self.resolver.lookup_ip(format!("{name}."))).await;
+        let found = found.map_err(|_| Reason::Unresolved)?.map_err(|_| Reason::Unresolved)?;
+        let (Egress::Everything { rules } | Egress::Listed { rules }) = egress else { return Err(Reason::NoNetwork) };
+        let private = if rules.allow_private_answers.iter().any(|pattern| pattern.matches(name)) {
+            Private::Allowed
+        } else {
+            Private::Refused
+        };
+        let mut first = Reason::Unresolved;
+        let mut usable = Vec::new();
+        for address in found.iter() {
+            match judge(address, private, &rules.deny_cidr) {
+                None => usable.push(address),
+                Some(reason) if first == Reason::Unresolved => first = reason,
+                Some(_) => {}
+            }
+        }
+        if usable.is_empty() {
+            return Err(first);
+        }
+        Ok(interleave(usable))
+    }
+
+    /// An address that a program asked for without a name: listed ones as they are, others like an answer.
+    pub(crate) fn accept_raw(address: IpAddr, egress: &Egress) -> Result<Vec<IpAddr>, Reason> {
+        let (Egress::Everything { rules } | Egress::Listed { rules }) = egress else { return Err(Reason::NoNetwork) };
+        let listed = rules.allow_cidr.iter().any(|net| net.contains(&address));
+        match judge(address, if listed { Private::Allowed } else { Private::Refused }, &rules.deny_cidr) {
+            // A site's own ranges may be anything but the runner, loopback and metadata.
+            Some(Reason::AnswerSpecial) if listed => Ok(vec![address]),
+            Some(reason) => Err(reason),
+            None => Ok(vec![address]),
+        }
+    }
+
+    /// Connects to the first address that answers.
+    pub(crate) async fn connect(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, Reason> {
+        match tokio::time::timeout(self.connect, race(addresses, port)).await {
+            Ok(result) => result,
+            Err(_) => Err(Reason::HostTimeout),
+        }
+    }
+
+    /// Any records of a name, for programs whose network is not restricted.
+    pub(crate) async fn look_up(&self, query: &Query) -> (ResponseCode, Vec<Record>) {
+        let mut name = query.name().clone();
+        name.set_fqdn(true);
+        match tokio::time::timeout(LOOKUP, self.resolver.lookup(name, query.query_type())).await {
+            Ok(Ok(found)) => (ResponseCode::NoError, found.answers().to_vec()),
+            Ok(Err(NetError::Dns(DnsError::NoRecordsFound(none)))) => (none.response_code, Vec::new()),
+            Ok(Err(_)) | Err(_) => (ResponseCode::ServFail, Vec::new()),
+        }
+    }
+}
+
+fn judge(address: IpAddr, private: Private, denied: &std::collections::BTreeSet<ipnet::IpNet>) -> Option<Reason> {
+    reach::refusal(address, private, denied).or_else(|| reach::is_own(address).then_some(Reason::AnswerOwn))
+}
+
+/// IPv6 and IPv4 in turn, so that one broken family costs one step.
+fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let (v6, v4): (Vec<IpAddr>, Vec<IpAddr>) = addresses.into_iter().partition(IpAddr::is_ipv6);
+    let longest = v6.len().max(v4.len());
+    (0..longest).flat_map(|at| [v6.get(at), v4.get(at)]).flatten().copied().take(MAX_ADDRESSES).collect()
+}
+
+async fn race(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Reason> {
+    let mut running = JoinSet::new();
+    let mut waiting = addresses.iter();
+    let mut last = Reason::HostUnreachable;
+    loop {
+        let started = waiting.next().copied();
+        if let Some(address) = started {
+            running.spawn(TcpStream::connect((address, port)));
+        }
+        if running.is_empty() {
+            return Err(last);
+        }
+        tokio::select! {
+            Some(ended) = running.join_next() => match ended {
+                Ok(Ok(stream)) if !is_to_itself(&stream) => return Ok(stream),
+                Ok(Ok(_)) => last = Reason::AnswerOwn,
+                Ok(Err(error)) => last = reason_of(&error),
+                Err(_) => {}
+            },
+            () = tokio::time::sleep(STAGGER), if started.is_some() => {}
+        }
+    }
+}
+
+/// Between the judgement and the connection the address may have become ours.
+fn is_to_itself(stream: &TcpStream) -> bool {
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(local), Ok(peer)) => local.ip() == peer.ip(),
+        _ => true,
+    }
+}
+
+fn reason_of(error: &std::io::Error) -> Reason {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused => Reason::HostRefused,
+        std::io::ErrorKind::TimedOut => Reason::HostTimeout,
+        _ => Reason::HostUnreachable,
+    }
+}

@@ -1,0 +1,176 @@
+//! The gateway's own process: without the runner's environment, files and keys, without rights, with limits of its own.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use profile::Egress;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{Gid, Uid};
+use sandbox::Capture;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::gateway::{Gateway, Lost};
+use crate::link::{Asking, FromGateway, Inbox, ToGateway, send};
+use crate::record::Record;
+use crate::served::{Asked, Decider};
+
+/// The name by which a program that is this process knows it.
+pub(crate) const PROCESS: &str = "ringfence-gateway";
+/// Who has nothing on a Linux system.
+const NOBODY: u32 = 65_534;
+/// Records that wait for the runner.
+const RECORDS: usize = 4096;
+
+/// Becomes the gateway if this process was started as one. Every program that starts gateways calls this first.
+pub fn become_gateway() -> Option<ExitCode> {
+    let asked = std::env::args_os().next().is_some_and(|name| name == PROCESS);
+    asked.then(|| match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(70),
+    })
+}
+
+fn serve() -> std::io::Result<()> {
+    // Ctrl-C is for the runner; we end when it does.
+    let _ = rustix::process::setsid();
+    let stream = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
+    give_up_rights()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(work(stream))
+}
+
+/// While there is one thread: ids are a thread's.
+fn give_up_rights() -> std::io::Result<()> {
+    let most = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most })?;
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    if rustix::process::geteuid().is_root() {
+        let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        // In a user namespace with a single id there is nobody to become.
+        if rustix::thread::set_thread_res_gid(gid, gid, gid).is_ok() {
+            // The order matters: without the user's rights the groups could not be given up.
+            rustix::thread::set_thread_groups(&[])?;
+            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        }
+    }
+    rustix::thread::set_no_new_privs(true)?;
+    Ok(())
+}
+
+type Outgoing = mpsc::UnboundedSender<FromGateway>;
+
+async fn work(stream: OwnedFd) -> std::io::Result<()> {
+    let stream = std::os::unix::net::UnixStream::from(stream);
+    stream.set_nonblocking(true)?;
+    let stream = Arc::new(UnixStream::from_std(stream)?);
+    let (out, outgoing) = mpsc::unbounded_channel();
+    let (record_sender, records) = mpsc::channel(RECORDS);
+    let (lost_sender, lost) = mpsc::unbounded_channel();
+    let writer = tokio::spawn(write(Arc::clone(&stream), outgoing, records, lost));
+    let mut inbox = Inbox::default();
+    let Some((ToGateway::Configure(settings, asking), _)) = inbox.receive(&stream).await? else { return Ok(()) };
+    let runner = Arc::new(Runner { out: out.clone(), next: AtomicU32::new(1), waiting: Mutex::default() });
+    let decider = (asking == Asking::Wanted).then(|| Arc::clone(&runner) as Arc<dyn Decider>);
+    let gateway = match Gateway::new(&settings, decider, record_sender, lost_sender) {
+        Ok(gateway) => Arc::new(gateway),
+        Err(error) => {
+            let _ = out.send(FromGateway::Failed(error.to_string()));
+            drop(out);
+            drop(runner);
+            let _ = writer.await;
+            return Ok(());
+        }
+    };
+    let _ = out.send(FromGateway::Ready);
+    while let Some((message, descriptors)) = inbox.receive(&stream).await? {
+        handle(&gateway, &runner, &out, message, descriptors);
+    }
+    // The runner is gone, and with it every sandbox: nothing is left to serve.
+    Ok(())
+}
+
+fn handle(gateway: &Arc<Gateway>, runner: &Runner, out: &Outgoing, message: ToGateway, descriptors: Vec<OwnedFd>) {
+    match message {
+        ToGateway::Configure(..) => {}
+        ToGateway::Attach { id, name, rules } => {
+            let attached = Egress::try_from(rules).and_then(|egress| {
+                let capture = Capture { listeners: descriptors };
+                gateway.attach(id, &name, egress, capture).map_err(|error| error.to_string())
+            });
+            let _ = out.send(FromGateway::Attached { id, error: attached.err() });
+        }
+        ToGateway::Replace { id, rules } => {
+            // Rules that cannot be read allow nothing.
+            gateway.replace(id, Egress::try_from(rules).unwrap_or(Egress::Nothing));
+            let _ = out.send(FromGateway::Replaced { id });
+        }
+        ToGateway::Detach { id } => {
+            let (gateway, out) = (Arc::clone(gateway), out.clone());
+            tokio::spawn(async move {
+                let counters = gateway.detach(id).await.unwrap_or_default();
+                let _ = out.send(FromGateway::Detached { id, counters });
+            });
+        }
+        ToGateway::Decided { ask, allowed } => runner.decided(ask, allowed),
+    }
+}
+
+/// Records go first: an answer that a sandbox is gone comes after all its records.
+async fn write(
+    stream: Arc<UnixStream>,
+    mut outgoing: mpsc::UnboundedReceiver<FromGateway>,
+    mut records: mpsc::Receiver<Record>,
+    mut lost: mpsc::UnboundedReceiver<Lost>,
+) {
+    loop {
+        let message = tokio::select! {
+            biased;
+            Some(Lost { id, why }) = lost.recv() => FromGateway::Lost { id, why },
+            Some(record) = records.recv() => FromGateway::Record(record),
+            message = outgoing.recv() => match message {
+                Some(message) => message,
+                None => return,
+            },
+        };
+        if send(&stream, &message, &[]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The runner as somebody who is asked.
+struct Runner {
+    out: Outgoing,
+    next: AtomicU32,
+    waiting: Mutex<HashMap<u32, oneshot::Sender<bool>>>,
+}
+
+impl Runner {
+    fn decided(&self, ask: u32, allowed: bool) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&ask);
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(allowed);
+        }
+    }
+}
+
+impl Decider for Runner {
+    fn decide(&self, asked: Asked) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        let ask = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those whose time was up.
+            waiting.retain(|_, sender| !sender.is_closed());
+            waiting.insert(ask, sender);
+        }
+        let _ = self.out.send(FromGateway::Ask { ask, sandbox: asked.sandbox, name: asked.name.to_string() });
+        Box::pin(async move { answer.await.unwrap_or(false) })
+    }
+}

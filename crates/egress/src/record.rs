@@ -1,0 +1,289 @@
+//! What is kept of every query, connection and refusal.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::reason::Reason;
+
+/// What was spoken, as far as we looked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// A query for a name.
+    Dns,
+    /// A connection whose greeting was checked.
+    Tls,
+    /// A connection whose requests were checked.
+    Http,
+    /// A connection that was not looked into.
+    Tcp,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It went on.
+    Allowed,
+    /// The rules, or a check, ended it.
+    Refused,
+    /// It was allowed, and the other side was not there.
+    Failed,
+}
+
+/// One line of the network log. Texts come from inside: untrusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Milliseconds since 1970; of the first, where several are one record.
+    pub time_ms: u64,
+    /// The sandbox.
+    pub sandbox: String,
+    /// What was spoken.
+    pub protocol: Protocol,
+    /// What became of it.
+    pub verdict: Outcome,
+    /// Why it was refused, failed or cut.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<Reason>,
+    /// The name.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
+    /// The port.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub port: Option<u16>,
+    /// The type of a query, or the first request of a connection.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub request: Option<String>,
+    /// The address that the program asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub asked: Option<IpAddr>,
+    /// The address that was connected to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub used: Option<IpAddr>,
+    /// The rule that decided.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rule: Option<String>,
+    /// Bytes from the sandbox.
+    pub sent: u64,
+    /// Bytes to the sandbox.
+    pub received: u64,
+    /// How long it lasted.
+    pub duration_ms: u64,
+    /// How many of the same this record stands for.
+    pub count: u64,
+    /// When the last of them was.
+    pub last_ms: u64,
+}
+
+impl Record {
+    /// A record of now, about one thing.
+    pub(crate) fn new(sandbox: &str, protocol: Protocol, verdict: Outcome) -> Self {
+        let now = now_ms();
+        Self {
+            time_ms: now,
+            sandbox: sandbox.to_owned(),
+            protocol,
+            verdict,
+            reason: None,
+            name: None,
+            port: None,
+            request: None,
+            asked: None,
+            used: None,
+            rule: None,
+            sent: 0,
+            received: 0,
+            duration_ms: 0,
+            count: 1,
+            last_ms: now,
+        }
+    }
+
+    fn key(&self) -> Key {
+        let Self { protocol, verdict, reason, name, port, request, asked, .. } = self.clone();
+        Key { protocol, verdict, reason, name, port, request, asked }
+    }
+}
+
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What makes two records the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    protocol: Protocol,
+    verdict: Outcome,
+    reason: Option<Reason>,
+    name: Option<String>,
+    port: Option<u16>,
+    request: Option<String>,
+    asked: Option<IpAddr>,
+}
+
+/// Sums over a sandbox's life.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Queries that were answered.
+    pub queries: u64,
+    /// Connections that went on.
+    pub connections: u64,
+    /// Queries and connections that were refused.
+    pub refused: u64,
+    /// Bytes from the sandbox.
+    pub sent: u64,
+    /// Bytes to the sandbox.
+    pub received: u64,
+    /// Records that nobody took in time.
+    pub lost: u64,
+}
+
+/// Where one sandbox's records go. The first of a kind goes out at once, the same again within a second is counted.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    sandbox: String,
+    repeats: Mutex<HashMap<Key, Record>>,
+    out: mpsc::Sender<Record>,
+    lost: AtomicU64,
+    counters: Mutex<Counters>,
+}
+
+/// How many kinds are counted at once; beyond, each is its own record.
+const MAX_KINDS: usize = 4096;
+/// How long whoever reads the records may hold up one of them.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+impl Journal {
+    pub(crate) fn new(sandbox: &str, out: mpsc::Sender<Record>) -> Self {
+        Self {
+            sandbox: sandbox.to_owned(),
+            repeats: Mutex::default(),
+            out,
+            lost: AtomicU64::new(0),
+            counters: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn record(&self, protocol: Protocol, verdict: Outcome) -> Record {
+        Record::new(&self.sandbox, protocol, verdict)
+    }
+
+    fn count(&self, record: &Record) {
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        match (record.verdict, record.protocol) {
+            (Outcome::Refused, _) => counters.refused += 1,
+            (_, Protocol::Dns) => counters.queries += 1,
+            (Outcome::Allowed, _) => counters.connections += 1,
+            (Outcome::Failed, _) => {}
+        }
+        counters.sent += record.sent;
+        counters.received += record.received;
+    }
+
+    /// Notes a query or a refusal: never waits.
+    pub(crate) fn note(&self, record: Record) {
+        self.count(&record);
+        {
+            let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
+            let full = repeats.len() >= MAX_KINDS;
+            match repeats.entry(record.key()) {
+                std::collections::hash_map::Entry::Occupied(mut known) => {
+                    let known = known.get_mut();
+                    if known.count == 0 {
+                        known.time_ms = record.time_ms;
+                    }
+                    known.count += 1;
+                    known.last_ms = record.time_ms;
+                    return;
+                }
+                std::collections::hash_map::Entry::Vacant(free) if !full => {
+                    free.insert(Record { count: 0, ..record.clone() });
+                }
+                std::collections::hash_map::Entry::Vacant(_) => {}
+            }
+        }
+        self.send(record);
+    }
+
+    /// Notes a connection that is over: waits a moment for a slow reader.
+    pub(crate) async fn note_connection(&self, record: Record) {
+        self.count(&record);
+        if self.out.send_timeout(record, PATIENCE).await.is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn send(&self, record: Record) {
+        if self.out.try_send(record).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends the counts of what came again; called every second and at the end.
+    pub(crate) fn flush(&self) {
+        let mut again = Vec::new();
+        self.repeats.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, record| {
+            if record.count == 0 {
+                return false;
+            }
+            again.push(record.clone());
+            record.count = 0;
+            true
+        });
+        for record in again {
+            self.send(record);
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let lost = self.lost.load(Ordering::Relaxed);
+        Counters { lost, ..*self.counters.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(journal: &Journal, name: &str) -> Record {
+        let mut record = journal.record(Protocol::Dns, Outcome::Refused);
+        record.name = Some(name.into());
+        record
+    }
+
+    #[test]
+    fn the_same_again_is_counted() {
+        let (out, mut records) = mpsc::channel(10);
+        let journal = Journal::new("s", out);
+        for name in ["a", "a", "b", "a"] {
+            journal.note(refusal(&journal, name));
+        }
+        journal.flush();
+        journal.flush();
+        journal.note(refusal(&journal, "a"));
+        let mut seen = Vec::new();
+        while let Ok(record) = records.try_recv() {
+            seen.push((record.name.unwrap(), record.count));
+        }
+        assert_eq!(seen, [("a".into(), 1), ("b".into(), 1), ("a".into(), 2), ("a".into(), 1)]);
+        assert_eq!(journal.counters(), Counters { refused: 5, ..Counters::default() });
+    }
+
+    #[test]
+    fn a_reader_that_sleeps_loses_records_and_is_told_how_many() {
+        let (out, _records) = mpsc::channel(1);
+        let journal = Journal::new("s", out);
+        for number in 0..10_000 {
+            journal.note(refusal(&journal, &number.to_string()));
+        }
+        assert_eq!(journal.counters().lost, 9_999);
+        assert!(journal.repeats.lock().unwrap().len() <= MAX_KINDS);
+    }
+}

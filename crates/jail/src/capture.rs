@@ -1,0 +1,113 @@
+//! A captured network, made from inside a fresh namespace: addresses and routes that lead nowhere but to `lo`, listeners
+//! for whatever is sent there, and the rules that bring it to them.
+//!
+//! Nothing lies behind it: who removes the rules has a network namespace without any way out.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::path::Path;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
+
+use crate::netlink::{self, Answer, Batch, CREATE, attributes};
+use crate::nftables::{self, Ports};
+
+/// The box's own address.
+const OWN_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd72, 0x696e, 0x6766, 0, 0, 0, 0, 1);
+/// What programs inside find as their name server. Nobody has this address; the rules bring queries to the resolver.
+pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+/// `lo` is the first interface of every namespace.
+const LOOPBACK: u32 = 1;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Entries of connections that are over leave the host's table soon: a flood of short ones must not fill it.
+const TIMEOUTS: [(&str, &str); 5] = [
+    ("nf_conntrack_udp_timeout", "5"),
+    ("nf_conntrack_udp_timeout_stream", "5"),
+    ("nf_conntrack_tcp_timeout_time_wait", "2"),
+    ("nf_conntrack_tcp_timeout_close", "1"),
+    ("nf_conntrack_tcp_timeout_last_ack", "5"),
+];
+
+/// Listeners in the order TCP, UDP, and the same for IPv6 where the kernel has it.
+pub(crate) type Listeners = Vec<OwnedFd>;
+
+/// Captures the network namespace that this process is in; `proc` is where its /proc is mounted.
+pub(crate) fn set_up(proc: &Path) -> io::Result<Listeners> {
+    let (tcp4, tcp4_port) = tcp(Ipv4Addr::LOCALHOST.into())?;
+    let (udp4, udp4_port) = udp(Ipv4Addr::LOCALHOST.into())?;
+    let mut listeners = vec![tcp4, udp4];
+    let mut routes = Batch::default();
+    route_to_loopback(&mut routes, OWN_V4.into());
+    let v6 = match (tcp(Ipv6Addr::LOCALHOST.into()), udp(Ipv6Addr::LOCALHOST.into())) {
+        (Ok((tcp6, tcp6_port)), Ok((udp6, udp6_port))) => {
+            listeners.extend([tcp6, udp6]);
+            route_to_loopback(&mut routes, OWN_V6.into());
+            Some((tcp6_port, udp6_port))
+        }
+        // Without IPv6 there is nothing to capture: a program's attempt fails at once.
+        _ => None,
+    };
+    // Rules first: at no moment does a route lead to where nothing watches.
+    send(libc::NETLINK_NETFILTER, &nftables::batch(Ports { tcp4: tcp4_port, udp4: udp4_port, v6 }))?;
+    send(libc::NETLINK_ROUTE, &routes)?;
+    for (name, seconds) in TIMEOUTS {
+        fs::write(proc.join("sys/net/netfilter").join(name), seconds)?;
+    }
+    Ok(listeners)
+}
+
+/// Everything that is not the box's own goes to `lo`, from its own address.
+fn route_to_loopback(batch: &mut Batch, own: IpAddr) {
+    const NEW_ADDRESS: u16 = 20;
+    const NEW_ROUTE: u16 = 24;
+    const MAIN_TABLE: u8 = 254;
+    const STATIC: u8 = 4;
+    const UNICAST: u8 = 1;
+    /// Duplicate address detection would make the address wait.
+    const NO_DAD: u8 = 2;
+    let (family, bytes, prefix) = match own {
+        IpAddr::V4(own) => (libc::AF_INET, own.octets().to_vec(), 32),
+        IpAddr::V6(own) => (libc::AF_INET6, own.octets().to_vec(), 128),
+    };
+    let family = u8::try_from(family).unwrap_or(0);
+    let mut head = vec![family, prefix, if own.is_ipv6() { NO_DAD } else { 0 }, 0];
+    head.extend(LOOPBACK.to_ne_bytes());
+    let address = attributes(&[(1, bytes.clone()), (2, bytes.clone())]);
+    batch.message(NEW_ADDRESS, CREATE, Answer::Acknowledged, &head, &address);
+    let scope = if own.is_ipv4() { 253 } else { 0 }; // link
+    let mut head = vec![family, 0, 0, 0, MAIN_TABLE, STATIC, scope, UNICAST];
+    head.extend(0_u32.to_ne_bytes());
+    let route = attributes(&[(4, LOOPBACK.to_ne_bytes().to_vec()), (7, bytes)]);
+    batch.message(NEW_ROUTE, CREATE, Answer::Acknowledged, &head, &route);
+}
+
+fn send(protocol: i32, batch: &Batch) -> io::Result<()> {
+    let number = netlink::open(protocol)?;
+    // WHY: closed when done.
+    // SAFETY: the kernel just gave us this descriptor.
+    let _socket = unsafe { OwnedFd::from_raw_fd(number) };
+    netlink::exchange(number, batch)
+}
+
+fn bound(address: IpAddr, kind: SocketType) -> io::Result<(OwnedFd, u16)> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    bind(&socket, &SocketAddr::new(address, 0))?;
+    let name = SocketAddr::try_from(getsockname(&socket)?)?;
+    Ok((socket, name.port()))
+}
+
+fn tcp(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
+    let (socket, port) = bound(address, SocketType::STREAM)?;
+    listen(&socket, BACKLOG)?;
+    Ok((socket, port))
+}
+
+fn udp(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
+    bound(address, SocketType::DGRAM)
+}
