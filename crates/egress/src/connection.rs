@@ -116,8 +116,8 @@ fn reset(stream: TcpStream) {
 
 async fn tell(served: &Served, stream: TcpStream, story: &mut Story) -> Fate {
     let _ = stream.set_nodelay(true);
-    let Some(asked) = original(&stream) else {
-        // Straight to the listener, past the rules: there is no destination to it.
+    // Straight to the listener, past the rules: there is no destination to it, or one that is the listener's own side.
+    let Some(asked) = original(&stream).filter(|asked| !asked.ip().is_loopback()) else {
         story.asked = stream.local_addr().ok();
         reset(stream);
         return Fate::Ended(Reason::CapturePort);

@@ -73,6 +73,11 @@ fn head_length(bytes: &[u8]) -> Result<Option<usize>, Reason> {
     let window = &bytes[..bytes.len().min(MAX_HEAD + 4)];
     let end = window.windows(4).position(|four| four == b"\r\n\r\n").map(|at| at + 4);
     let head = &window[..end.unwrap_or(window.len())];
+    // An early word for what is no request at all: a method is letters.
+    let word = head.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
+    if head.get(word).is_some_and(|&byte| byte != b' ' || word == 0) || word > 20 {
+        return Err(Reason::NotHttp);
+    }
     for (at, &byte) in head.iter().enumerate() {
         let alone = match byte {
             b'\n' => at == 0 || head[at - 1] != b'\r',
@@ -81,13 +86,8 @@ fn head_length(bytes: &[u8]) -> Result<Option<usize>, Reason> {
             _ => false,
         };
         if alone {
-            return Err(if at == 0 { Reason::NotHttp } else { Reason::BadFraming });
+            return Err(Reason::BadFraming);
         }
-    }
-    // An early word for what is no request at all: a method is letters.
-    let word = head.iter().take_while(|byte| byte.is_ascii_uppercase()).count();
-    if head.get(word).is_some_and(|&byte| byte != b' ' || word == 0) || word > 20 {
-        return Err(Reason::NotHttp);
     }
     Ok(end)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};
 
 /// Open TCP connections of all servers together; what comes beyond is noted and closed.
-pub(crate) const CONNECTIONS: usize = 512;
+pub(crate) const CONNECTIONS: usize = 6000;
 /// Bytes of the head of a request, and of the trailers behind a chunked body.
 pub(crate) const HEAD: usize = 64 << 10;
 /// Bytes of the body of a request.

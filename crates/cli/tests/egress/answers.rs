@@ -1,0 +1,111 @@
+//! Answers of a resolver that is not on our side.
+
+use crate::bytes::get;
+use crate::net::{net, tcp};
+
+/// A listed name whose answer leads where nothing may go: the address is never connected to.
+fn never_connected(name: &str, direct: Option<&str>, reason: &str) {
+    let net = net();
+    let request = get(name, "/canary");
+    if let Some(direct) = direct {
+        net.reaches(&tcp(direct, 80, &request), direct, 80);
+    }
+    let ended = net.inside(&[name], &tcp(name, 80, &request));
+    assert_eq!(net.arrived(), [], "{ended:?}");
+    assert!(net.seen().iter().any(|seen| seen.name == name), "the gateway did ask");
+    let record = ended.recorded(reason);
+    assert_eq!((&record["verdict"], &record["name"]), (&"refused".into(), &name.into()));
+    assert!(ended.out.starts_with("HTTP/1.1 403 "), "{ended:?}");
+}
+
+#[test]
+fn answer_loopback() {
+    let net = net();
+    // Something that listens on the runner's loopback, and would be reached.
+    let mut server = net
+        .testnet
+        .command("perl")
+        .args(["-MIO::Socket::IP", "-e", "my $l = IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => 80, Listen => 5, ReuseAddr => 1) or die; while (my $c = $l->accept) { print $c \"HTTP/1.0 200 OK\\r\\n\\r\\nprivate\" }"])
+        .spawn()
+        .unwrap();
+    let probe = tcp("127.0.0.1", 80, &get("loop.example.org", "/"));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while !net.direct(&probe).contains("private") {
+        assert!(std::time::Instant::now() < deadline, "the probe works without the control");
+    }
+    for name in ["loop.example.org", "zero.example.org", "mapped.example.org"] {
+        let ended = net.inside(&[name], &tcp(name, 80, &get(name, "/")));
+        assert!(!ended.out.contains("private"), "{name}: {ended:?}");
+        assert_eq!(ended.records.iter().filter(|record| record["verdict"] == "refused").count(), 1, "{ended:?}");
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
+#[test]
+fn answer_v4mapped_loopback() {
+    never_connected("mapped.example.org", None, "answer_transition");
+}
+
+#[test]
+fn answer_private() {
+    never_connected("private.example.org", Some("10.66.0.10"), "answer_private");
+    never_connected("private2.example.org", Some("192.168.77.10"), "answer_private");
+    never_connected("shared.example.org", Some("100.64.0.10"), "answer_private");
+}
+
+#[test]
+fn private_answers_are_a_rule_of_their_own() {
+    let net = net();
+    let scratch = net.scratch();
+    let document = scratch.path().join("site.yaml");
+    crate::net::write(
+        &document,
+        "profile: T0.H1.N1\nnetwork:\n  allow_domains: [private.example.org, private2.example.org]\n  allow_private_answers: [private.example.org]\n",
+    );
+    let arguments = ["--profile", document.to_str().unwrap()];
+    let ended = net.run(&arguments, &tcp("private.example.org", 80, &get("private.example.org", "/canary")));
+    assert!(ended.out.ends_with("canary private.example.org\n"), "{ended:?}");
+    net.run(&arguments, &tcp("private2.example.org", 80, &get("private2.example.org", "/"))).recorded("answer_private");
+}
+
+#[test]
+fn answer_metadata() {
+    never_connected("meta.example.org", Some("169.254.169.254"), "answer_metadata");
+}
+
+#[test]
+fn answer_runner_address() {
+    never_connected("runner.example.org", None, "answer_own");
+}
+
+#[test]
+fn answer_nat64_private() {
+    never_connected("nat64.example.org", None, "answer_transition");
+    never_connected("sixtofour.example.org", None, "answer_transition");
+}
+
+#[test]
+fn of_mixed_answers_only_the_public_one_is_used() {
+    let net = net();
+    let name = "mixed.example.org";
+    for _ in 0..3 {
+        let ended = net.inside(&[name], &tcp(name, 80, &get(name, "/canary")));
+        assert!(ended.out.ends_with("canary mixed.example.org\n"), "{ended:?}");
+    }
+    assert!(net.arrived().iter().all(|seen| seen.address.to_string() == "93.184.215.10"));
+}
+
+#[test]
+fn rebinding_upstream() {
+    let net = net();
+    let name = "rebind.example.org";
+    net.reaches(&tcp("10.66.0.10", 80, &get(name, "/canary")), "10.66.0.10", 80);
+    // The answer changes from one lookup to the next; what was judged is what is connected to.
+    let script =
+        format!("for i in 1 2 3 4 5 6; do curl -sS -m 5 -o /dev/null -w '%{{http_code}} ' http://{name}/canary; done");
+    let ended = net.inside(&[name], &crate::net::sh(&script));
+    assert!(net.arrived().iter().all(|seen| seen.address.to_string() == "93.184.215.10"), "{ended:?}");
+    assert!(ended.out.contains("200") && ended.out.contains("403"), "{ended:?}");
+    ended.recorded("answer_private");
+}

@@ -1,0 +1,124 @@
+//! Attacks on the capture itself, as root inside.
+
+use std::time::{Duration, Instant};
+
+use crate::bytes::get;
+use crate::net::{net, records, sh, tcp};
+
+const EVIL: &str = "93.184.215.66";
+const ALLOWED: &[&str] = &["www.example.org"];
+
+/// After the attack, what was refused still is, with its record, and what was allowed still works.
+fn capture_holds(attack: &str, expected: &str) {
+    let net = net();
+    net.reaches(&tcp(EVIL, 80, &get("x", "/canary")), EVIL, 80);
+    let script = format!(
+        "perl -e '{attack}'; echo; curl -sS -m 5 http://{EVIL}/canary; curl -sS -m 5 http://www.example.org/canary"
+    );
+    let ended = net.inside(ALLOWED, &sh(&script));
+    assert!(ended.out.starts_with(expected), "{ended:?}");
+    assert!(ended.out.ends_with("canary www.example.org\n"), "{ended:?}");
+    assert!(net.arrived().iter().all(|seen| seen.address.to_string() != EVIL), "{ended:?}");
+    ended.recorded("raw_address");
+}
+
+#[test]
+fn flush_rules_as_root() {
+    // NETLINK_NETFILTER is 12.
+    capture_holds("use Socket; print socket(my $s, 16, SOCK_RAW, 12) ? 1 : $!", "Address family not supported");
+}
+
+#[test]
+fn delete_route() {
+    // RTM_DELROUTE of the default route: header, then rtmsg.
+    let delete = "use Socket; socket(my $s, 16, SOCK_RAW, 0) or die; send $s, pack(q(LSSLLC8L), 28, 25, 5, 1, 0, 2, 0, 0, 0, 254, 4, 253, 1, 0), 0; recv $s, my $r, 999, 0; print $! = -unpack(q(x16 l), $r)";
+    capture_holds(delete, "Operation not permitted");
+}
+
+#[test]
+fn kill_listener() {
+    // NETLINK_SOCK_DIAG is 4; by it a listener could be destroyed.
+    capture_holds("use Socket; print socket(my $s, 16, SOCK_RAW, 4) ? 1 : $!", "Address family not supported");
+}
+
+#[test]
+fn listener_port_direct() {
+    let net = net();
+    let attack = r#"
+        use IO::Socket::IP; $SIG{PIPE} = 'IGNORE';
+        open my $f, '<', '/proc/net/tcp' or die; my @ports = map { /^\s*\d+: 0100007F:([0-9A-F]{4}) 00000000:0000 0A/ ? hex $1 : () } <$f>;
+        for my $port (@ports) {
+            my $s = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $port, Timeout => 3) or do { print 'reset '; next };
+            print $s "GET http://93.184.215.66/ HTTP/1.1\r\nHost: 93.184.215.66\r\n\r\n"; print defined(sysread $s, my $b, 99) ? 'answer ' : 'reset ';
+        }
+    "#;
+    let ended = net.inside(ALLOWED, &["perl", "-e", attack].map(str::to_owned));
+    assert_eq!(net.seen(), []);
+    assert_eq!(ended.out, "reset ", "{ended:?}");
+    ended.recorded("capture_port");
+}
+
+#[test]
+fn host_loopback_service() {
+    let net = net();
+    let script = "my $l = IO::Socket::IP->new(LocalHost => $ARGV[0], LocalPort => 8123, Listen => 5, ReuseAddr => 1) or die; while (my $c = $l->accept) { print $c 'private' }";
+    let mut servers: Vec<_> = ["127.0.0.1", "::1"]
+        .iter()
+        .map(|address| net.testnet.command("perl").args(["-MIO::Socket::IP", "-e", script, address]).spawn().unwrap())
+        .collect();
+    for address in ["127.0.0.1", "::1"] {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while !net.direct(&tcp(address, 8123, b"x")).contains("private") {
+            assert!(Instant::now() < deadline, "the probe works without the control");
+        }
+        let ended = net.inside(ALLOWED, &tcp(address, 8123, b"x"));
+        // The box's own loopback has nobody at that port.
+        assert!(ended.out.contains("refused"), "{address}: {ended:?}");
+    }
+    for server in &mut servers {
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+}
+
+#[test]
+fn sibling_sandbox() {
+    let net = net();
+    let scratch = net.scratch();
+    let serve = "my $l = IO::Socket::IP->new(LocalHost => '0.0.0.0', LocalPort => 8123, Listen => 5) or die; $| = 1; print qq(ready\n); while (my $c = $l->accept) { print $c 'sibling' }";
+    let command = ["perl", "-MIO::Socket::IP", "-e", serve].map(str::to_owned);
+    let mut sibling = net.background(&scratch.path().join("log"), &["--profile", "T0.H1.N2"], &command);
+    assert_eq!(sibling.line(), "ready");
+    for address in ["198.18.0.1", "127.0.0.1"] {
+        let ended = net.inside(ALLOWED, &tcp(address, 8123, b"x"));
+        assert!(!ended.out.contains("sibling") && ended.out.contains("refused"), "{ended:?}");
+    }
+    // Within one sandbox the same address works: own addresses stay its own.
+    let both = sh(&format!(
+        "perl -MIO::Socket::IP -e \"{}\" & sleep 1; perl -MIO::Socket::IP -e 'my $s = IO::Socket::IP->new(PeerHost => q(198.18.0.1), PeerPort => 8123); print <$s>'; kill %1",
+        serve.replace('$', "\\$")
+    ));
+    assert!(net.inside(ALLOWED, &both).out.contains("sibling"));
+}
+
+#[test]
+fn gateway_killed() {
+    let net = net();
+    let scratch = net.scratch();
+    let log = scratch.path().join("log");
+    let script = "curl -sS -m 5 http://www.example.org/canary; while :; do curl -s -m 1 http://www.example.org/canary >/tmp/after; sleep 0.1; done";
+    let mut running = net.background(&log, &["--profile", "T0.H1.N1", "--allow", "www.example.org"], &sh(script));
+    assert_eq!(running.line(), "canary www.example.org");
+    let gateway = rustix::process::Pid::from_raw(i32::try_from(running.child("ringfence-gateway")).unwrap()).unwrap();
+    rustix::process::kill_process(gateway, rustix::process::Signal::KILL).unwrap();
+    let start = Instant::now();
+    let (code, err) = running.end();
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("capture_lost"), "{err}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(!records(&log).is_empty(), "what was recorded before is there");
+    std::thread::sleep(Duration::from_millis(300));
+    net.testnet.forget().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(net.seen(), [], "no door is left open");
+}

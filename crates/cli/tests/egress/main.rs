@@ -1,0 +1,17 @@
+//! Attacks on a captured network, each named by its attack, through the command as a user runs it.
+//!
+//! Each probe is first shown to reach its target without the control: from the runner's own namespace. Then the same probe
+//! runs inside: nothing of it may reach any server, and a record must say so wherever the mechanism can record. By
+//! default as root; with `RINGFENCE_AS=UID` the command runs as that user.
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+mod addresses;
+mod answers;
+mod bytes;
+mod clients;
+mod escapes;
+mod floods;
+mod http;
+mod names;
+mod net;
+mod tls;
