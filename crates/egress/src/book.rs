@@ -75,6 +75,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn synthetic_exhaustion() {
+        let mut book = Book::new(usize::MAX);
+        let (mut given, mut last) = (0, None);
+        for number in 0..140_000 {
+            let name: HostName = format!("n{number}.c.org").parse().unwrap();
+            match book.address_of(&name) {
+                Some(address) => {
+                    given += 1;
+                    assert!(is_synthetic(address) && last < Some(address), "never one twice: {address}");
+                    last = Some(address);
+                }
+                None => assert!(number >= given, "and none after the last"),
+            }
+        }
+        assert_eq!(given, 130_815);
+        assert_eq!(book.name_of(Ipv4Addr::new(198, 19, 255, 255)), None);
+    }
+
+    #[test]
     fn an_address_is_a_name_and_never_another() {
         let allow = ["b.org", "a.org", "*.c.org"].map(|text| text.parse().unwrap()).into();
         let mut book = Book::new(2);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -86,8 +87,17 @@ impl GatewayProcess {
         settings: Settings,
         decider: Option<Arc<dyn Decider>>,
     ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), GatewayError> {
+        Self::start_program(Path::new("/proc/self/exe"), settings, decider).await
+    }
+
+    /// The same with another program that becomes a gateway.
+    pub async fn start_program(
+        program: &Path,
+        settings: Settings,
+        decider: Option<Arc<dyn Decider>>,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), GatewayError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(GatewayError::Start)?;
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(program);
         command.arg0(PROCESS).env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(theirs)));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(GatewayError::Start)?;
