@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox)
+LANES=(lint unit sandbox egress)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
@@ -60,6 +60,16 @@ debian() {
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$2" >/dev/null
 }
 
+# debian_file PATH PACKAGE: the same for something that is not a program in the path.
+debian_file() {
+    [ -e "$1" ] && return 0
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        printf 'missing %s: install the package %s\n' "$1" "$2"
+        return 1
+    fi
+    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$2" >/dev/null
+}
+
 # tool COMMAND CRATE VERSION: installs a cargo tool from the registry when it is missing.
 tool() {
     cargo "$1" --version >/dev/null 2>&1 || cargo install --locked --quiet "$2@$3"
@@ -79,7 +89,8 @@ lane_lint() {
 }
 
 lane_unit() {
-    tests 'tests' cargo test --release --workspace --exclude sandbox --exclude ringfence
+    tests 'tests' cargo test --release --workspace --exclude sandbox --exclude ringfence --exclude egress --exclude testnet
+    tests 'tests of the gateway' cargo test --release -p egress --lib
     tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz document
@@ -95,6 +106,26 @@ lane_sandbox() {
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
+}
+
+# The gateway against an internet of its own, in network namespaces: as root, and with the command run by a plain user.
+lane_egress() {
+    debian ip iproute2 && debian setpriv util-linux && debian perl perl && debian curl curl && debian git git &&
+        debian node nodejs && debian dpkg-deb dpkg && debian_file /usr/bin/python3 python3 &&
+        debian_file /usr/lib/python3/dist-packages/requests python3-requests &&
+        debian_file /usr/lib/python3/dist-packages/pip python3-pip
+    command -v go >/dev/null || debian go golang-go
+    check 'an internet for the tests' cargo build --release -p testnet
+    tests 'that internet itself' cargo test --release -p testnet
+    tests 'the gateway' cargo test --release -p egress --test gateway
+    tests 'attacks and clients' cargo test --release -p ringfence --test egress
+    if [ "$(id -u)" -eq 0 ]; then
+        tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress
+    fi
+    debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
+    fuzz client_hello
+    fuzz http_head
+    fuzz dns_query
 }
 
 # By hand: long loops. Keep the result in docs/soak.md.

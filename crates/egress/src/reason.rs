@@ -11,6 +11,9 @@ macro_rules! reasons {
         }
 
         impl Reason {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
             /// The code in records and in the reason header of an answer.
             pub fn code(self) -> &'static str {
                 match self { $(Self::$name => $code,)* }
@@ -118,5 +121,19 @@ reasons! {
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_lists_every_reason() {
+        let manual = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/network.md"));
+        for reason in Reason::ALL {
+            assert!(manual.contains(&format!("`{}`", reason.code())), "{reason}");
+            assert!(!reason.describe().is_empty() && !reason.describe().starts_with(' '), "{reason}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Each probe is first shown to reach its target without the control: from the runner's own namespace. Then the same probe
 //! runs inside: nothing of it may reach any server, and a record must say so wherever the mechanism can record. By
 //! default as root; with `RINGFENCE_AS=UID` the command runs as that user.
-#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
 
 mod addresses;
 mod answers;

@@ -1,5 +1,6 @@
 //! One testnet for all tests, one at a time: what reaches a server is then the running test's.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -57,8 +58,12 @@ send($s, pack('H*', $hex), 0) // print "not sent: $!\n";
 if (IO::Select->new($s)->can_read(1)) { recv($s, my $part, 4096, 0); print unpack 'H*', $part }
 "#;
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
 }
 
 /// A probe over TCP.

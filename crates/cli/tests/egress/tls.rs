@@ -1,7 +1,7 @@
 //! Greetings of TLS.
 
 use crate::bytes::{get, hello, records, tls};
-use crate::net::{refused, tcp};
+use crate::net::{hex, refused, tcp};
 
 const WWW: (&str, &str) = ("www.example.org", "93.184.215.10");
 const ALLOWED: &[&str] = &["www.example.org", "api.example.org"];
@@ -58,15 +58,14 @@ fn clienthello_slow() {
     let net = crate::net::net();
     let half = &tls(Some("www.example.org"))[..60];
     net.reaches(&tcp(WWW.1, 443, half), WWW.1, 443);
-    let slow = r#"
+    let slow = r"
         use IO::Socket::IP;
         my $s = IO::Socket::IP->new(PeerHost => $ARGV[0], PeerPort => 443) or die;
         my $start = time; $SIG{PIPE} = 'IGNORE';
         for my $byte (split //, pack 'H*', $ARGV[1]) { last unless syswrite $s, $byte; sleep 1; last if time - $start > 30 }
         print time - $start;
-    "#;
-    let hex: String = half.iter().map(|byte| format!("{byte:02x}")).collect();
-    let ended = net.inside(ALLOWED, &["perl", "-e", slow, WWW.0, &hex].map(str::to_owned));
+    ";
+    let ended = net.inside(ALLOWED, &["perl", "-e", slow, WWW.0, &hex(half)].map(str::to_owned));
     assert_eq!(net.seen(), []);
     ended.recorded("too_slow");
     let seconds: u32 = ended.out.parse().unwrap();

@@ -1,0 +1,24 @@
+//! Any bytes are a greeting, not yet one, or none; and a greeting that was understood stays the same however much follows.
+#![no_main]
+
+use egress::{check_hello, read_hello};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let whole = read_hello(bytes);
+    if let Ok(Some(hello)) = &whole {
+        if check_hello(hello, "www.example.org").is_ok() {
+            assert!(hello.server_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("www.example.org")));
+            assert!(!hello.encrypted);
+        }
+        let longer = [bytes, b"anything"].concat();
+        assert_eq!(read_hello(&longer), whole);
+    }
+    // What came before can only have been too little, or the same.
+    for end in [bytes.len() / 2, bytes.len().saturating_sub(1)] {
+        match read_hello(&bytes[..end]) {
+            Ok(None) => {}
+            early => assert_eq!(early, whole),
+        }
+    }
+});

@@ -1,0 +1,16 @@
+//! Any bytes are a question or none; and every answer to one repeats its number and can be sent.
+#![no_main]
+
+use egress::read_question;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(question) = read_question(bytes) else { return };
+    if let Ok(name) = &question.name {
+        assert!(name.as_str().bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte)));
+    }
+    assert!(question.asked().is_ascii());
+    for answer in [question.answer(Some([198, 18, 1, 0].into())), question.answer(None), question.deny(), question.fail()] {
+        assert!(answer.len() <= 600 && answer.get(..2) == bytes.get(..2), "{} {answer:?}", answer.len());
+    }
+});

@@ -1,0 +1,22 @@
+//! Any bytes are a request's head, not yet one, or none; and one that passes names our host, once, by simple means.
+#![no_main]
+
+use egress::{Upgrades, read_head};
+use libfuzzer_sys::fuzz_target;
+
+const NAME: &str = "www.example.org";
+
+fuzz_target!(|bytes: &[u8]| {
+    let head = read_head(bytes, NAME, Upgrades::WebSocket);
+    let Ok(Some(head)) = head else { return };
+    let text = std::str::from_utf8(&bytes[..head.length]).unwrap_or_default().to_ascii_lowercase();
+    if text.is_empty() {
+        return; // bytes above ASCII in a value; the lines below are for the rest
+    }
+    let hosts: Vec<&str> = text.split("\r\n").filter_map(|line| line.strip_prefix("host:")).map(str::trim).collect();
+    assert!(matches!(hosts.as_slice(), [host] if host.trim_end_matches(":80") == NAME), "{text}");
+    assert!(!text.starts_with("connect "));
+    assert!(!(text.contains("\r\ncontent-length:") && text.contains("\r\ntransfer-encoding:")));
+    // The next request begins where this one ends.
+    assert_eq!(read_head(&bytes[..head.length], NAME, Upgrades::WebSocket), Ok(Some(head)));
+});
