@@ -155,6 +155,18 @@ fn network(plan: &Plan) -> Vec<Residual> {
             residual("full_network", "anything may leave over TCP; UDP and ICMP are not carried")
         });
     }
+    if plan.controls.iter().any(|control| control.id == "network.capture") {
+        all.push(residual(
+            "datagrams_unrecorded",
+            "datagrams other than DNS queries are dropped where nothing sees them: attempts leave no record",
+        ));
+    }
+    if zones(plan).any(|(_, zone)| matches!(&zone.egress, Egress::Everything { rules } if !rules.deny.is_empty())) {
+        all.push(residual(
+            "denied_names_have_addresses",
+            "at N0 a denied name is not resolved, but its address can be connected to; deny the range too",
+        ));
+    }
     for (name, zone) in zones(plan) {
         if zone.level < plan.profile.network {
             all.push(residual("weaker_phase", format!("the phase {name} has {}, weaker than the profile; its processes and connections end before the agent starts", zone.level)));
