@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Look after the sandboxes that run
     #[command(subcommand)]
     Sandbox(SandboxCommand),
+    /// Look after the images in the store
+    #[command(subcommand)]
+    Image(ImageCommand),
     /// Show what this host can enforce, and how to get the rest
     Doctor,
     /// Print a completion script for a shell
@@ -72,14 +75,41 @@ pub(crate) enum SandboxCommand {
     Cleanup,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// List the images in the store
+    List,
+    /// Bring an image into the store, from oci:PATH, archive:FILE or docker:NAME
+    Import {
+        /// Where it comes from
+        #[arg(value_parser = parse_text)]
+        source: String,
+    },
+    /// Show what the store knows of an image
+    Inspect {
+        /// Its name or digest
+        name: String,
+    },
+    /// Forget a name
+    Remove {
+        /// The name
+        name: String,
+    },
+    /// Remove what no name needs and nobody uses
+    Gc,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// A profile, or a document's path
     #[arg(long, value_name = "PROFILE|FILE", default_value = "T0.H1.N2", value_parser = parse_text)]
     pub(crate) profile: String,
-    /// The image: host or dir:PATH
+    /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Run the command itself, without the image's entry point before it
+    #[arg(long)]
+    pub(crate) no_entrypoint: bool,
     /// Show a host directory inside, SOURCE:TARGET or SOURCE:TARGET:rw; read-only unless :rw; may be repeated
     #[arg(long, value_name = "MOUNT")]
     pub(crate) mount: Vec<Mount>,

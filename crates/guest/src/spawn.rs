@@ -96,7 +96,9 @@ fn prepare(spec: &Exec) -> Result<Prepared, Failure> {
     let program =
         spec.argv.first().filter(|program| !program.is_empty()).ok_or_else(|| Failure::invalid("no program"))?;
     let identity = users::resolve(&spec.user)?;
-    let switch_user = spec.user != User::Default;
+    // Who it is already, it need not become: with a single id there is no right to.
+    let own = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let switch_user = spec.user != User::Default && (identity.uid, identity.gid) != own;
     if switch_user {
         users::require_mapped(&identity)?;
     }

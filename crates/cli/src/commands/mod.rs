@@ -2,6 +2,7 @@
 
 mod choose;
 mod doctor;
+mod images;
 mod input;
 mod list;
 mod network;
@@ -29,6 +30,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Plan { document } => plan::plan(document, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
         Command::Sandbox(command) => sandboxes::run(command, printer),
+        Command::Image(command) => images::run(command, printer),
         Command::Doctor => doctor::doctor(printer),
         Command::Completions { shell } => {
             let mut script = Vec::new();

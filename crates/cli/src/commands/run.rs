@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use image::{ImageError, Opened};
 use jail::cgroups::Limits;
 use jail::zygote::Network::{Captured, Loopback};
 use jail::zygote::{Image, Mount};
@@ -12,6 +13,7 @@ use profile::{
 use sandbox::{Capture, Containers, Exec, Sandbox, SessionError, StartError, User};
 use secrecy::SecretString;
 
+use super::images;
 use super::network::{self, Network, NetworkError};
 use super::{input, plan, stream};
 use crate::args::RunArguments;
@@ -27,6 +29,7 @@ enum Obstacle {
     Start(StartError),
     Session(SessionError),
     Network(NetworkError),
+    Image(ImageError),
 }
 
 impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
@@ -36,10 +39,10 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 }
 
 pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
-    let result = prepare(arguments).and_then(|(request, plan)| {
+    let result = prepare(arguments).and_then(|Prepared { request, plan, image }| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
-        let ended = runtime.block_on(execute(arguments, &request, &plan, printer));
+        let ended = runtime.block_on(execute(arguments, &request, &plan, image.as_ref(), printer));
         // A thread may still wait for our standard input; it must not keep us.
         runtime.shutdown_background();
         ended
@@ -55,6 +58,7 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
         Err(Obstacle::Start(error)) => failed(&error, Exit::Provider, printer),
         Err(Obstacle::Session(error)) => failed(&error, exit_of(&error), printer),
         Err(Obstacle::Network(error)) => failed(&error, error.exit(), printer),
+        Err(Obstacle::Image(error)) => images::failed(&error, printer),
     }
 }
 
@@ -87,8 +91,29 @@ fn note(exit: Exit, arguments: &RunArguments) -> Option<Page> {
 /// The exit code of a command whose time was up, as timeout(1) has it.
 pub(super) const TIMED_OUT: Exit = Exit::Command(124);
 
+/// What a run is made of.
+struct Prepared {
+    request: Request,
+    plan: Plan,
+    /// Of the store; held, so that it stays while the sandbox lives.
+    image: Option<Opened>,
+}
+
+/// Opens an image of the store; the host's files and directories need no opening. From here on it is named by its digest,
+/// so that the plan says what runs.
+fn open_image(document: &Document, arguments: &RunArguments) -> Result<(Option<String>, Option<Opened>), Obstacle> {
+    let stated = document.image.as_ref().map(|image| image.value.clone());
+    let Some(name) = arguments.image.clone().or(stated) else { return Ok((None, None)) };
+    if name == "host" || name.starts_with("dir:") {
+        return Ok((arguments.image.clone(), None));
+    }
+    let image = images::open(&name).map_err(Obstacle::Image)?;
+    let pinned = if name.contains("@sha256:") { name } else { format!("{name}@{}", image.image.digest) };
+    Ok((Some(pinned), Some(image)))
+}
+
 /// The document that the arguments amount to, and its plan on this host.
-fn prepare(arguments: &RunArguments) -> Result<(Request, Plan), Obstacle> {
+fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     let mut document = match arguments.profile.parse::<Profile>() {
         Ok(profile) => Document::bare(profile, "the command line"),
         // A path has a slash, a dot that is not of a profile, or at least exists.
@@ -109,34 +134,21 @@ fn prepare(arguments: &RunArguments) -> Result<(Request, Plan), Obstacle> {
     document.network.rules.allow.extend(arguments.allow.iter().cloned());
     document.network.rules.deny.extend(arguments.deny.iter().cloned());
     let approval = document.approval.is_none().then_some(Approval::Operator);
-    let overrides = Overrides {
-        image: arguments.image.clone(),
-        justification: arguments.justification.clone(),
-        approval,
-        ..Overrides::default()
-    };
+    let (name, image) = open_image(&document, arguments)?;
+    let overrides =
+        Overrides { image: name, justification: arguments.justification.clone(), approval, ..Overrides::default() };
     let request = Request::resolve(document, &input::environment()?, overrides);
     let plan = profile::compile(&request, &host::kernel_facts())?;
     refuse_what_cannot_run(&request, &plan)?;
-    Ok((request, plan))
+    Ok(Prepared { request, plan, image })
 }
 
-/// Sound plans that `run` would have to bend: a command where the profile grants none, an image that it cannot open.
+/// Sound plans that `run` would have to bend: a command where the profile grants none.
 fn refuse_what_cannot_run(request: &Request, plan: &Plan) -> Result<(), Refusal> {
     let mut unmet = Vec::new();
     if plan.profile.tooling > Tooling::T0 {
         let reason = format!("`run` runs any command, and {} grants no arbitrary execution", plan.profile);
         unmet.push(Unmet::new(Cause::Contradiction, "tooling.run", reason).hint("choose T0"));
-    }
-    let image = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
-    if image != "host" && !image.starts_with("dir:") {
-        let reason = format!("this version opens the images host and dir:PATH only, and the image is `{image}`");
-        let place = request.document.image.as_ref().and_then(|image| image.place);
-        unmet.push(
-            Unmet::new(Cause::Unenforceable, "image", reason)
-                .hint("unpack it into a directory, and name that")
-                .at(place),
-        );
     }
     if unmet.is_empty() {
         return Ok(());
@@ -150,15 +162,21 @@ async fn execute(
     arguments: &RunArguments,
     request: &Request,
     plan: &Plan,
+    image: Option<&Opened>,
     printer: &mut Printer,
 ) -> Result<Exit, Obstacle> {
     let run = &run_name();
     let mut network = Network::start(arguments, plan).await.map_err(Obstacle::Network)?;
-    let (sandbox, capture) = start(request, plan, run).await.map_err(Obstacle::Start)?;
+    let (sandbox, capture) = start(request, plan, image, run).await.map_err(Obstacle::Start)?;
     if let (Some(network), Some(capture)) = (&mut network, capture) {
         network.attach(run, plan, capture).await.map_err(Obstacle::Network)?;
     }
+    let config = image.map(|opened| opened.image.config.clone()).unwrap_or_default();
     let mut env: Vec<(String, String)> = vec![(LANGUAGE.0.into(), LANGUAGE.1.into())];
+    for (name, value) in config.env.iter().filter_map(|entry| entry.split_once('=')) {
+        env.retain(|(known, _)| known != name);
+        env.push((name.to_owned(), value.to_owned()));
+    }
     env.retain(|(name, _)| !request.document.environment.contains_key(name));
     env.extend(
         request
@@ -172,10 +190,13 @@ async fn execute(
     }
     let wall = arguments.timeout.unwrap_or(plan.limits.time.amount);
     let exec = Exec {
-        argv: arguments.command.clone(),
+        argv: if arguments.no_entrypoint { Vec::new() } else { config.entrypoint }
+            .into_iter()
+            .chain(arguments.command.iter().cloned())
+            .collect(),
         env,
-        cwd: arguments.workdir.clone(),
-        user: arguments.user.clone().map_or(User::Default, User::Named),
+        cwd: arguments.workdir.clone().or(config.workdir),
+        user: arguments.user.clone().or(config.user).map_or(User::Default, User::Named),
         pty: arguments.pty.then(super::terminal::size),
         timeout_ms: Some(Millis(wall.0).0),
         max_output: None,
@@ -225,7 +246,12 @@ fn share(sandbox: &Sandbox, run: &str, about: &str) -> Option<Shared> {
     Some(Shared { _registered: registered, serving })
 }
 
-async fn start(request: &Request, plan: &Plan, run: &str) -> Result<(Sandbox, Option<Capture>), StartError> {
+async fn start(
+    request: &Request,
+    plan: &Plan,
+    image: Option<&Opened>,
+    run: &str,
+) -> Result<(Sandbox, Option<Capture>), StartError> {
     match plan.provider {
         Provider::Local => Ok((sandbox::start_local().await?, None)),
         Provider::Container => {
@@ -236,8 +262,16 @@ async fn start(request: &Request, plan: &Plan, run: &str) -> Result<(Sandbox, Op
                 pids: plan.limits.pids.amount.0,
                 cpu_millis: plan.limits.cpu.amount.0,
             });
-            let image = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
-            let image = image.strip_prefix("dir:").map_or(Ok(Image::Host), |path| absolute(path).map(Image::Directory));
+            let reference = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
+            let image = match image {
+                Some(opened) => {
+                    let layers = opened.layers.iter().map(|path| absolute(&path.to_string_lossy()));
+                    layers.collect::<Result<_, _>>().map(Image::Layers)
+                }
+                None => {
+                    reference.strip_prefix("dir:").map_or(Ok(Image::Host), |path| absolute(path).map(Image::Directory))
+                }
+            };
             let mounts = request.document.mounts.iter().map(|mount| {
                 let writable = mount.value.mode == MountMode::ReadWrite;
                 absolute(&mount.value.source).map(|source| Mount {

@@ -81,10 +81,14 @@ pub(super) fn build(
     let mut workshop = Layers { bench, home, userns, owner, network: spec.network };
     let mut tree = Tree::new();
     match &spec.image {
-        Image::Directory(path) => tree.push((String::new(), workshop.overlay("root", Path::new(path))?)),
+        Image::Directory(path) => tree.push((String::new(), workshop.overlay("root", &[path])?)),
+        Image::Layers(paths) => {
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            tree.push((String::new(), workshop.overlay("root", &paths)?));
+        }
         Image::Host => {
-            tree.push((String::new(), workshop.overlay("root", Path::new(SYNTHETIC))?));
-            tree.push(("usr".into(), workshop.overlay("usr", Path::new("/usr"))?));
+            tree.push((String::new(), workshop.overlay("root", &[SYNTHETIC])?));
+            tree.push(("usr".into(), workshop.overlay("usr", &["/usr"])?));
             for name in workshop.home.host_image.iter().flat_map(|image| image.program_directories.clone()) {
                 let programs = detached(&Path::new("/").join(name), false).during("showing the host's programs")?;
                 syscalls::mount_setattr(&programs, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, None, false)
@@ -111,6 +115,18 @@ fn home_maps_ids(home: &Home) -> bool {
     home.rights == Rights::Root
 }
 
+/// One by one where the kernel takes them so (since 6.8): a list in one piece has a limit of its own.
+fn set_lowers(fs: BorrowedFd<'_>, lowers: &[PathBuf]) -> io::Result<()> {
+    if lowers.len() > 1 && fsconfig_set_string(fs, "lowerdir+", &lowers[0]).is_ok() {
+        for lower in &lowers[1..] {
+            fsconfig_set_string(fs, "lowerdir+", lower)?;
+        }
+        return Ok(());
+    }
+    let joined = lowers.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
+    Ok(fsconfig_set_string(fs, "lowerdir", joined.as_str())?)
+}
+
 struct Layers<'a> {
     bench: Bench,
     home: &'a Home,
@@ -120,8 +136,8 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// An overlay with `lower` below and an empty layer of the sandbox's own on top.
-    fn overlay(&mut self, name: &str, lower: &Path) -> Result<OwnedFd, Trouble> {
+    /// An overlay with these directories below, the top one first, and an empty layer of the sandbox's own above.
+    fn overlay(&mut self, name: &str, layers: &[&str]) -> Result<OwnedFd, Trouble> {
         let directory = self.bench.path.join(name);
         let place = |part: &str| directory.join(part);
         fs::create_dir(&directory).during("making a layer")?;
@@ -136,17 +152,25 @@ impl Layers<'_> {
             self.name_server(&place("upper")).during("writing resolv.conf")?;
         }
         let idmap = home_maps_ids(self.home).then_some(self.userns);
-        attach_lower(lower, &place("lower"), idmap).during("attaching a lower layer")?;
-        self.bench.attached += 1;
-        let mut lowers = vec![place("lower")];
+        let mut lowers = Vec::new();
+        for (number, layer) in layers.iter().enumerate() {
+            let lower = place(&number.to_string());
+            attach_lower(Path::new(layer), &lower, idmap).during("attaching a lower layer")?;
+            self.bench.attached += 1;
+            lowers.push(lower);
+        }
+        if lowers.is_empty() {
+            // An image of nothing: the kernel wants something to lie below.
+            fs::create_dir(place("nothing")).during("making a layer")?;
+            lowers.push(place("nothing"));
+        }
         if name == "usr" {
             lowers.insert(0, self.mask(&directory).during("hiding /usr/local")?);
         }
-        let joined = lowers.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
         let overlay = || -> io::Result<OwnedFd> {
             let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
             fsconfig_set_string(fs.as_fd(), "source", "sandbox")?;
-            fsconfig_set_string(fs.as_fd(), "lowerdir", joined.as_str())?;
+            set_lowers(fs.as_fd(), &lowers)?;
             fsconfig_set_string(fs.as_fd(), "upperdir", place("upper"))?;
             fsconfig_set_string(fs.as_fd(), "workdir", place("work"))?;
             if self.home.rights == Rights::User {

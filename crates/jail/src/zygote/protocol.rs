@@ -25,6 +25,8 @@ pub enum Image {
     Host,
     /// A directory on the host.
     Directory(String),
+    /// Directories on the host that are laid over each other, the top one first.
+    Layers(Vec<String>),
 }
 
 /// A host path that is shown inside.

@@ -1,0 +1,132 @@
+//! `image`: what is in the store, and how it gets there.
+
+use std::io::IsTerminal as _;
+
+use image::{Image, ImageError, Opened, Progress, Source, Store};
+use profile::Bytes;
+use serde_json::json;
+
+use crate::args::ImageCommand;
+use crate::exit::Exit;
+use crate::printer::{Look, Printer, plain, span};
+use crate::table::{page_width, table};
+
+pub(super) fn run(command: ImageCommand, printer: &mut Printer) -> Exit {
+    let result = match command {
+        ImageCommand::List => list(printer),
+        ImageCommand::Import { source } => import(&source, printer),
+        ImageCommand::Inspect { name } => inspect(&name, printer),
+        ImageCommand::Remove { name } => Store::of_user().and_then(|store| store.remove(&name)),
+        ImageCommand::Gc => collect(printer),
+    };
+    match result {
+        Ok(()) => Exit::Done,
+        Err(error) => failed(&error, printer),
+    }
+}
+
+/// Says what went wrong with an image, and what to do.
+pub(super) fn failed(error: &ImageError, printer: &mut Printer) -> Exit {
+    super::run::failed(error, exit_of(error), printer);
+    if let Some(hint) = error.hint() {
+        printer.message(&vec![vec![span(Look::Faint, "hint"), plain(format!(": {hint}"))]]);
+    }
+    exit_of(error)
+}
+
+fn exit_of(error: &ImageError) -> Exit {
+    match error {
+        ImageError::Store { .. } | ImageError::Daemon { .. } => Exit::Provider,
+        _ => Exit::Input,
+    }
+}
+
+/// One bar for all layers, on a terminal only.
+struct Bar(Option<indicatif::ProgressBar>);
+
+impl Bar {
+    fn new() -> Self {
+        Self(std::io::stderr().is_terminal().then(indicatif::ProgressBar::new_spinner))
+    }
+}
+
+impl Progress for Bar {
+    fn layer(&self, number: usize, of: usize, bytes: u64) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(format!("layer {number} of {of}, {}", Bytes(bytes)));
+            bar.tick();
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// The image that a reference means, brought into the store if need be and held for use.
+pub(super) fn open(reference: &str) -> Result<Opened, ImageError> {
+    let store = Store::of_user()?;
+    let image = bring(&store, reference)?;
+    store.use_image(&image)
+}
+
+fn bring(store: &Store, reference: &str) -> Result<Image, ImageError> {
+    let source: Source = reference
+        .parse()
+        .map_err(|error: image::SourceError| ImageError::Malformed { what: "source", why: error.to_string() })?;
+    image::import(store, &source, &Bar::new())
+}
+
+fn import(source: &str, printer: &mut Printer) -> Result<(), ImageError> {
+    let image = bring(&Store::of_user()?, source)?;
+    if printer.json() {
+        printer.data(&json!({"schema": "ringfence.image/1", "name": source, "image": image}));
+    } else {
+        printer.text(&format!("{}\n", image.digest));
+    }
+    Ok(())
+}
+
+fn list(printer: &mut Printer) -> Result<(), ImageError> {
+    let images = Store::of_user()?.list()?;
+    if printer.json() {
+        let images: Vec<_> = images.iter().map(|(name, image)| json!({"name": name, "image": image})).collect();
+        printer.data(&json!({"schema": "ringfence.images/1", "images": images}));
+        return Ok(());
+    }
+    let rows: Vec<_> = images
+        .iter()
+        .map(|(name, image)| {
+            let digest: String = image.digest.to_string().chars().take(19).collect();
+            vec![
+                span(Look::Strong, name.clone()),
+                plain(digest),
+                plain(format!("{} layers", image.layers.len())),
+                plain(Bytes(image.size).to_string()),
+            ]
+        })
+        .collect();
+    printer.page(&table(&["name", "digest", "layers", "size"], &rows, page_width()));
+    Ok(())
+}
+
+fn inspect(name: &str, printer: &mut Printer) -> Result<(), ImageError> {
+    let image = Store::of_user()?.find(name)?;
+    printer.data(&json!({"schema": "ringfence.image/1", "name": name, "image": image}));
+    Ok(())
+}
+
+fn collect(printer: &mut Printer) -> Result<(), ImageError> {
+    let collected = Store::of_user()?.collect()?;
+    if printer.json() {
+        printer
+            .data(&json!({"schema": "ringfence.gc/1", "layers": collected.layers, "unfinished": collected.unfinished}));
+    } else {
+        printer.text(&format!("{} layers and {} unfinished imports removed\n", collected.layers, collected.unfinished));
+    }
+    Ok(())
+}
