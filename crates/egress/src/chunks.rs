@@ -3,8 +3,8 @@
 use crate::head::Body;
 use crate::reason::Reason;
 
-/// The longest line that gives a chunk's size, with extensions.
-const MAX_LINE: usize = 256;
+/// The most digits of a chunk's size.
+const MAX_DIGITS: usize = 15;
 
 /// A body that is being passed on.
 #[derive(Debug)]
@@ -14,7 +14,6 @@ pub(crate) struct Passing(State);
 enum State {
     /// So many bytes are left, and then nothing.
     Plain(u64),
-    Opaque,
     /// A chunk's size line, as far as it was seen.
     Size(Vec<u8>),
     Data(u64),
@@ -30,10 +29,9 @@ const LINE_END: &[u8; 2] = b"\r\n";
 impl Passing {
     pub(crate) fn new(body: Body) -> Self {
         Self(match body {
-            Body::Length(0) => State::Done,
+            Body::Length(0) | Body::Upgrade => State::Done,
             Body::Length(count) => State::Plain(count),
             Body::Chunked => State::Size(Vec::new()),
-            Body::Opaque => State::Opaque,
         })
     }
 
@@ -54,7 +52,6 @@ impl Passing {
     fn step(&mut self, bytes: &[u8]) -> Result<usize, Reason> {
         let available = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         match &mut self.0 {
-            State::Opaque => Ok(bytes.len()),
             State::Done => Ok(0),
             State::Plain(left) | State::Data(left) => {
                 let count = available.min(*left);
@@ -65,14 +62,21 @@ impl Passing {
                 Ok(usize::try_from(count).unwrap_or(bytes.len()))
             }
             State::Size(line) => {
+                // Byte by byte: what is no size must not have left before that is seen.
+                let fits = match bytes[0] {
+                    b'\r' => line.last().is_some_and(u8::is_ascii_hexdigit),
+                    b'\n' => line.last() == Some(&b'\r'),
+                    byte => byte.is_ascii_hexdigit() && line.len() < MAX_DIGITS && !line.contains(&b'\r'),
+                };
+                if !fits {
+                    return Err(Reason::BadFraming);
+                }
                 line.push(bytes[0]);
                 if bytes[0] == b'\n' {
                     self.0 = match chunk_size(line)? {
                         0 => State::LastEnd(0),
                         size => State::Data(size),
                     };
-                } else if line.len() > MAX_LINE {
-                    return Err(Reason::BadFraming);
                 }
                 Ok(1)
             }
@@ -120,9 +124,17 @@ mod tests {
         assert_eq!(length(Body::Length(3), b"abcGET"), Ok((3, true)));
         assert_eq!(length(Body::Length(3), b"ab"), Ok((2, false)));
         assert_eq!(length(Body::Length(0), b"GET"), Ok((0, true)));
-        assert_eq!(length(Body::Opaque, b"anything"), Ok((8, false)));
         assert_eq!(length(Body::Chunked, b"3\r\nabc\r\n0\r\n\r\nGET"), Ok((13, true)));
         assert_eq!(length(Body::Chunked, b"A\r\n0123456789\r\n"), Ok((15, false)));
+    }
+
+    #[test]
+    fn nothing_of_an_odd_line_is_passed_on() {
+        for (bytes, good) in [(&b"0;GET"[..], 1), (b"3\rx", 2), (b"\r\n", 0), (b"12g", 2), (b"3\r\r", 2)] {
+            let mut passing = Passing::new(Body::Chunked);
+            let taken = bytes.iter().take_while(|byte| passing.take(&[**byte]).is_ok()).count();
+            assert_eq!(taken, good, "{bytes:?}");
+        }
     }
 
     #[test]

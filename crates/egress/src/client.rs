@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use profile::Egress;
 use sandbox::Capture;
@@ -33,7 +34,13 @@ pub enum GatewayError {
     /// It is gone.
     #[error("the gateway is gone")]
     Gone,
+    /// It is there and does not answer.
+    #[error("the gateway does not answer")]
+    Silent,
 }
+
+/// How long it may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the gateway says unasked.
 #[derive(Debug)]
@@ -100,6 +107,7 @@ impl GatewayProcess {
         let mut command = Command::new(program);
         command.arg0(PROCESS).env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(theirs)));
         command.stdout(Stdio::null()).stderr(Stdio::null());
+        sandbox::keep_descriptors_back(&mut command);
         let child = command.spawn().map_err(GatewayError::Start)?;
         let stream = ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours));
         let shared = Arc::new(Shared {
@@ -114,7 +122,7 @@ impl GatewayProcess {
         let reading = tokio::spawn(read(Arc::clone(&shared), notices, decider));
         let process = Self { shared, next: AtomicU32::new(1), child, reading };
         process.shared.say(&ToGateway::Configure(settings, asking), &Capture { listeners: Vec::new() }).await?;
-        started.await.map_err(|_| GatewayError::Gone)?.map_err(GatewayError::Refused)?;
+        in_time(started).await?.map_err(GatewayError::Refused)?;
         Ok((process, received))
     }
 
@@ -125,7 +133,7 @@ impl GatewayProcess {
         self.shared.waiting().attached.insert(id, sender);
         let message = ToGateway::Attach { id, name: name.to_owned(), rules: Rules::from(egress) };
         self.shared.say(&message, &capture).await?;
-        answer.await.map_err(|_| GatewayError::Gone)?.map_err(GatewayError::Refused)?;
+        in_time(answer).await?.map_err(GatewayError::Refused)?;
         Ok(Attachment(id))
     }
 
@@ -135,7 +143,7 @@ impl GatewayProcess {
         self.shared.waiting().replaced.insert(attachment.0, sender);
         let message = ToGateway::Replace { id: attachment.0, rules: Rules::from(egress) };
         self.shared.say(&message, &Capture { listeners: Vec::new() }).await?;
-        answer.await.map_err(|_| GatewayError::Gone)
+        in_time(answer).await
     }
 
     /// Ends a sandbox's network. All its records have come when this returns.
@@ -143,12 +151,20 @@ impl GatewayProcess {
         let (sender, answer) = oneshot::channel();
         self.shared.waiting().detached.insert(attachment.0, sender);
         self.shared.say(&ToGateway::Detach { id: attachment.0 }, &Capture { listeners: Vec::new() }).await?;
-        answer.await.map_err(|_| GatewayError::Gone)
+        in_time(answer).await
     }
 
     /// The process' number.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+}
+
+/// A gateway that does not answer is none.
+async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, GatewayError> {
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(answer) => answer.map_err(|_| GatewayError::Gone),
+        Err(_) => Err(GatewayError::Silent),
     }
 }
 
@@ -169,8 +185,14 @@ impl Shared {
 
     async fn say(&self, message: &ToGateway, capture: &Capture) -> Result<(), GatewayError> {
         let descriptors: Vec<_> = capture.listeners.iter().map(|listener| listener.as_fd()).collect();
-        let _writing = self.writing.lock().await;
-        send(&self.stream, message, &descriptors).await.map_err(|_| GatewayError::Gone)
+        let sending = async {
+            let _writing = self.writing.lock().await;
+            send(&self.stream, message, &descriptors).await
+        };
+        match tokio::time::timeout(PATIENCE, sending).await {
+            Ok(sent) => sent.map_err(|_| GatewayError::Gone),
+            Err(_) => Err(GatewayError::Silent),
+        }
     }
 }
 

@@ -1,34 +1,33 @@
 //! One connection out of a sandbox: what it asks for, what it shows, and only then a connection outside.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use profile::HostName;
+use profile::{Egress, HostName};
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
 use crate::book::is_synthetic;
-use crate::hello::{MAX_HELLO, check_hello, read_hello};
+use crate::head::Head;
 use crate::outside::Outside;
 use crate::reason::Reason;
 use crate::record::{Outcome, Protocol, Record};
-use crate::relay::{Direction, Ended, Flow, Meter};
+use crate::relay::{self, Direction, Ended, Flow, Meter};
+use crate::requests::{self, Requests};
 use crate::served::Served;
 use crate::verdict::{Attempt, Check, Verdict, decide};
-use crate::{names, requests};
+use crate::{handshake, names};
 
 const DNS: u16 = 53;
-/// The most that is read before a connection has shown what it is: a greeting and what came with it.
-const MAX_FIRST: usize = MAX_HELLO + 8192;
-
 /// What the record of a connection is made of.
 pub(crate) struct Story {
     pub(crate) protocol: Protocol,
     name: Option<HostName>,
     asked: Option<SocketAddr>,
-    used: Option<IpAddr>,
+    /// Set once, when there is a connection; read by whoever watches the rules.
+    used: Arc<OnceLock<IpAddr>>,
     rule: Option<String>,
     pub(crate) request: Option<String>,
     pub(crate) meter: Meter,
@@ -49,7 +48,7 @@ pub(crate) async fn serve(served: Arc<Served>, stream: TcpStream) {
         protocol: Protocol::Tcp,
         name: None,
         asked: None,
-        used: None,
+        used: Arc::default(),
         rule: None,
         request: None,
         meter: Meter::new(),
@@ -57,13 +56,26 @@ pub(crate) async fn serve(served: Arc<Served>, stream: TcpStream) {
     let ended = served.ended.clone();
     let fate = tokio::select! {
         fate = tell(&served, stream, &mut story) => fate,
-        () = ended.cancelled() => Fate::Done,
+        () = ended.cancelled() => match story.used.get() {
+            Some(_) => Fate::Done,
+            None => Fate::Ended(Reason::SandboxEnded),
+        },
     };
     let reason = match fate {
         Fate::Resolver => return,
         Fate::Done => None,
         Fate::Ended(reason) => Some(reason),
     };
+    if let (Some(reason), Some(_)) = (reason.filter(|reason| *reason != Reason::Idle), story.used.get()) {
+        // What went before it went: the connection is one record, what ended it another.
+        let mut refusal = served.journal.record(story.protocol, Outcome::Refused);
+        refusal.reason = Some(reason);
+        refusal.name = story.name.as_ref().map(ToString::to_string);
+        refusal.port = story.asked.map(|asked| asked.port());
+        refusal.asked = story.asked.map(|asked| asked.ip().to_canonical());
+        refusal.rule.clone_from(&story.rule);
+        served.journal.note(refusal);
+    }
     let record = story.into_record(&served, reason);
     if record.verdict == Outcome::Refused && record.sent + record.received == 0 {
         served.journal.note(record);
@@ -76,9 +88,14 @@ impl Story {
     fn into_record(self, served: &Served, reason: Option<Reason>) -> Record {
         let outcome = match reason {
             None | Some(Reason::Idle) => Outcome::Allowed,
-            Some(Reason::Unresolved | Reason::HostRefused | Reason::HostUnreachable | Reason::HostTimeout) => {
-                Outcome::Failed
-            }
+            Some(_) if self.used.get().is_some() => Outcome::Allowed,
+            Some(
+                Reason::Unresolved
+                | Reason::HostRefused
+                | Reason::HostUnreachable
+                | Reason::HostTimeout
+                | Reason::SandboxEnded,
+            ) => Outcome::Failed,
             Some(_) => Outcome::Refused,
         };
         let mut record = served.journal.record(self.protocol, outcome);
@@ -86,7 +103,7 @@ impl Story {
         record.name = self.name.map(|name| name.to_string());
         record.port = self.asked.map(|asked| asked.port());
         record.asked = self.asked.map(|asked| asked.ip().to_canonical());
-        record.used = self.used;
+        record.used = self.used.get().copied();
         record.rule = self.rule;
         record.request = self.request;
         record.sent = self.meter.sent.load(Ordering::Relaxed);
@@ -124,8 +141,11 @@ async fn tell(served: &Served, stream: TcpStream, story: &mut Story) -> Fate {
     };
     story.asked = Some(asked);
     if asked.port() == DNS {
-        names::serve_tcp(served, stream).await;
-        return Fate::Resolver;
+        let mut stream = stream;
+        return match names::serve_tcp(served, &mut stream).await {
+            Ok(()) => Fate::Resolver,
+            Err(reason) => Fate::Ended(reason),
+        };
     }
     let attempt = match attempt_of(served, asked, story) {
         Ok(attempt) => attempt,
@@ -146,18 +166,20 @@ async fn tell(served: &Served, stream: TcpStream, story: &mut Story) -> Fate {
             check
         }
     };
+    let used = Arc::clone(&story.used);
+    let allows = |rules: &Egress| {
+        let same = matches!(decide(rules, &attempt), Verdict::Allowed { check: now, .. } if now == check);
+        same && used.get().is_none_or(|address| Outside::still_accepts(&attempt, *address, rules))
+    };
     let ended = {
-        let work = pass(served, &stream, &attempt, asked.port(), check, story);
+        let work = pass(served, &stream, &attempt, asked.port(), check, story, &allows);
         let forbidden = async {
-            loop {
-                if rules.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-                if !matches!(decide(&rules.borrow_and_update(), &attempt), Verdict::Allowed { check: now, .. } if now == check)
-                {
+            while rules.changed().await.is_ok() {
+                if !allows(&rules.borrow_and_update()) {
                     return Reason::RulesChanged;
                 }
             }
+            std::future::pending().await
         };
         tokio::select! {
             ended = work => ended,
@@ -188,6 +210,67 @@ fn attempt_of(served: &Served, asked: SocketAddr, story: &mut Story) -> Result<A
     }
 }
 
+/// What a connection showed before anything left.
+enum Shown {
+    Nothing,
+    Tls { first: Vec<u8>, greeting: usize, name: String },
+    Http { first: Vec<u8>, head: Head, name: String },
+}
+
+/// Reads what the rule wants to see.
+async fn show(
+    served: &Served,
+    stream: &TcpStream,
+    attempt: &Attempt,
+    check: Check,
+    story: &mut Story,
+) -> Result<Shown, Reason> {
+    let (Attempt::Name(name, _), limit) = (attempt, served.limits.greeting) else { return Ok(Shown::Nothing) };
+    let name = name.to_string();
+    match check {
+        Check::Nothing => Ok(Shown::Nothing),
+        Check::Tls => {
+            story.protocol = Protocol::Tls;
+            let mut first = Vec::new();
+            let greeting = in_time(limit, handshake::greeting(stream, &mut first, &name)).await?;
+            Ok(Shown::Tls { first, greeting, name })
+        }
+        Check::Http(upgrades) => {
+            story.protocol = Protocol::Http;
+            let mut first = Vec::new();
+            match in_time(limit, requests::first(stream, &mut first, &name, upgrades)).await {
+                Ok(head) => {
+                    story.request = Some(head.request.clone());
+                    Ok(Shown::Http { first, head, name })
+                }
+                Err(reason) => {
+                    requests::forbid(stream, reason).await;
+                    Err(reason)
+                }
+            }
+        }
+    }
+}
+
+/// Looks up, judges and connects; judges again by the rules of that moment, before a byte is sent.
+async fn connect(
+    served: &Served,
+    attempt: &Attempt,
+    port: u16,
+    story: &Story,
+    allows: &impl Fn(&Egress) -> bool,
+) -> Result<TcpStream, Reason> {
+    let rules = served.rules();
+    let addresses = match attempt {
+        Attempt::Name(name, _) | Attempt::Query(name) => served.outside.resolve(name, &rules).await?,
+        Attempt::Address(address, _) => Outside::accept_raw(*address, &rules)?,
+    };
+    let other = served.outside.connect(&addresses, port).await?;
+    let address = other.peer_addr().map_err(|_| Reason::HostUnreachable)?.ip();
+    let _ = story.used.set(address);
+    if allows(&served.rules()) { Ok(other) } else { Err(Reason::RulesChanged) }
+}
+
 /// Checks, connects, and moves bytes until one side is done.
 async fn pass(
     served: &Served,
@@ -196,66 +279,50 @@ async fn pass(
     port: u16,
     check: Check,
     story: &mut Story,
+    allows: &impl Fn(&Egress) -> bool,
 ) -> Result<(), Reason> {
-    let mut first = Vec::new();
-    let mut head = None;
-    match (check, attempt) {
-        (Check::Tls, Attempt::Name(name, _)) => {
-            story.protocol = Protocol::Tls;
-            first = in_time(served.limits.greeting, greeting(stream, name.as_str())).await?;
-        }
-        (Check::Http(upgrades), Attempt::Name(name, _)) => {
-            story.protocol = Protocol::Http;
-            let read = in_time(served.limits.greeting, requests::first(stream, &mut first, name.as_str(), upgrades));
-            match read.await {
-                Ok(read) => {
-                    story.request = Some(read.request.clone());
-                    head = Some((read, upgrades, name.as_str()));
-                }
-                Err(reason) => {
-                    requests::forbid(stream, reason).await;
-                    return Err(reason);
-                }
-            }
-        }
-        _ => {}
-    }
-    let rules = served.rules();
-    let addresses = match attempt {
-        Attempt::Name(name, _) | Attempt::Query(name) => served.outside.resolve(name, &rules).await,
-        Attempt::Address(address, _) => Outside::accept_raw(*address, &rules),
-    };
-    let connected = match addresses {
-        Ok(addresses) => served.outside.connect(&addresses, port).await,
-        Err(reason) => Err(reason),
-    };
-    let other = match connected {
+    let shown = show(served, stream, attempt, check, story).await?;
+    let other = match connect(served, attempt, port, story, allows).await {
         Ok(other) => other,
         Err(reason) => {
-            if head.is_some() {
+            if let Shown::Http { .. } = shown {
                 requests::forbid(stream, reason).await;
             }
             return Err(reason);
         }
     };
     let _ = other.set_nodelay(true);
-    story.used = other.peer_addr().ok().map(|address| address.ip());
-    let flow = Flow { meter: &story.meter, allowance: &served.allowance, buffers: &served.buffers };
-    let out = async {
-        match head {
-            None => {
-                if let Err(ended) = flow.write(&other, &first, Direction::Out).await {
-                    return ended;
-                }
-                drop(std::mem::take(&mut first));
-                flow.pump(stream, &other, Direction::Out).await
+    let crowded = served.is_crowded();
+    if crowded {
+        relay::restrain(stream);
+        relay::restrain(&other);
+    }
+    let flow = Flow { meter: &story.meter, allowance: &served.allowance, buffers: &served.buffers, crowded };
+    let work = async {
+        match shown {
+            Shown::Nothing => {
+                both(flow.pump(stream, &other, Direction::Out), flow.pump(&other, stream, Direction::In)).await
             }
-            Some((head, upgrades, name)) => requests::pass(&flow, stream, &other, first, head, name, upgrades).await,
+            Shown::Tls { first, greeting, name } => {
+                let limit = served.limits.greeting;
+                match handshake::pass(&flow, stream, &other, first, greeting, &name, limit).await {
+                    Ok(()) => {
+                        both(flow.pump(stream, &other, Direction::Out), flow.pump(&other, stream, Direction::In)).await
+                    }
+                    Err(ended) => ended,
+                }
+            }
+            Shown::Http { first, head, name } => {
+                let mut passing = Requests { flow: &flow, stream, other: &other, name: &name, bytes: first };
+                match passing.begin(head).await {
+                    Ok(began) => both(passing.pass(began), flow.pump(&other, stream, Direction::In)).await,
+                    Err(ended) => ended,
+                }
+            }
         }
     };
-    let back = flow.pump(&other, stream, Direction::In);
     tokio::select! {
-        ended = both(out, back) => match ended {
+        ended = work => match ended {
             Ended::Done => Ok(()),
             Ended::Cut(reason) => Err(reason),
         },
@@ -296,20 +363,6 @@ pub(crate) async fn read_more(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(_) => return Err(Reason::TooSlow),
-        }
-    }
-}
-
-/// The first bytes of a connection, once they are a greeting for this name.
-async fn greeting(stream: &TcpStream, name: &str) -> Result<Vec<u8>, Reason> {
-    let mut bytes = Vec::new();
-    loop {
-        read_more(stream, &mut bytes).await?;
-        if let Some(hello) = read_hello(&bytes)? {
-            return check_hello(&hello, name).map(|()| bytes);
-        }
-        if bytes.len() > MAX_FIRST {
-            return Err(Reason::HelloTooLong);
         }
     }
 }

@@ -15,8 +15,8 @@ pub enum Body {
     Length(u64),
     /// Chunks.
     Chunked,
-    /// Whatever comes: the connection is no HTTP any more.
-    Opaque,
+    /// None; and if the server agrees, the connection is no HTTP any more.
+    Upgrade,
 }
 
 /// A request that may be sent on.
@@ -57,15 +57,23 @@ pub fn read_head(bytes: &[u8], name: &str, upgrades: Upgrades) -> Result<Option<
     check_host(request.headers, name)?;
     check_target(method, target, name)?;
     let length_given = body_of(request.headers, version)?;
+    // Some servers take a body where none belongs for the next request.
+    if matches!(method, "GET" | "HEAD") && length_given != Body::Length(0) {
+        return Err(Reason::BadFraming);
+    }
     let becomes_another = is_upgraded(request.headers, upgrades)?;
-    let body = match (becomes_another, length_given) {
-        (false, body) => body,
-        (true, Body::Length(0)) => Body::Opaque,
-        // Which bytes are the body's and which the new protocol's, nobody could say.
-        (true, _) => return Err(Reason::BadFraming),
-    };
-    let request = format!("{method} {}", target.chars().take(200).collect::<String>());
-    Ok(Some(Head { length, body, request }))
+    if becomes_another && (method != "GET" || version != 1) {
+        return Err(Reason::Upgrade);
+    }
+    let body = if becomes_another { Body::Upgrade } else { length_given };
+    Ok(Some(Head { length, body, request: shown(method, target) }))
+}
+
+/// For the record: bounded, and nothing that speaks to a terminal.
+fn shown(method: &str, target: &str) -> String {
+    let plain = |c: char| if c.is_ascii_graphic() { c.to_string() } else { c.escape_unicode().to_string() };
+    let target: String = target.chars().take(200).map(plain).collect();
+    format!("{method} {target}")
 }
 
 /// Where the head ends. Every line ends with CR LF, and neither stands alone.
@@ -135,6 +143,28 @@ fn body_of(headers: &[httparse::Header<'_>], version: u8) -> Result<Body, Reason
     }
 }
 
+/// What a request for a WebSocket must have (RFC 6455 §4.1).
+fn is_web_socket(headers: &[httparse::Header<'_>]) -> bool {
+    let key = values(headers, "sec-websocket-key");
+    let version = values(headers, "sec-websocket-version");
+    matches!(key.as_slice(), [key] if key.len() == 24) && matches!(version.as_slice(), [b"13"])
+}
+
+/// Whether a server agreed to a WebSocket; `Ok(None)` when more bytes are needed.
+pub(crate) fn read_agreement(bytes: &[u8]) -> Result<Option<bool>, Reason> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    match response.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => {
+            let upgrade = values(response.headers, "upgrade");
+            let web_socket = matches!(upgrade.as_slice(), [one] if one.eq_ignore_ascii_case(b"websocket"));
+            Ok(Some(response.code == Some(101) && web_socket))
+        }
+        Ok(httparse::Status::Partial) if bytes.len() <= MAX_HEAD => Ok(None),
+        _ => Err(Reason::NotHttp),
+    }
+}
+
 fn is_upgraded(headers: &[httparse::Header<'_>], upgrades: Upgrades) -> Result<bool, Reason> {
     if !values(headers, "http2-settings").is_empty() {
         return Err(Reason::Http2);
@@ -147,7 +177,11 @@ fn is_upgraded(headers: &[httparse::Header<'_>], upgrades: Upgrades) -> Result<b
         .any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
     match (wanted.as_slice(), upgrades) {
         ([], _) if !mentioned => Ok(false),
-        ([protocol], Upgrades::WebSocket) if protocol.eq_ignore_ascii_case(b"websocket") => Ok(true),
+        ([protocol], Upgrades::WebSocket)
+            if mentioned && protocol.eq_ignore_ascii_case(b"websocket") && is_web_socket(headers) =>
+        {
+            Ok(true)
+        }
         ([protocol], _) if protocol.to_ascii_lowercase().starts_with(b"h2") => Err(Reason::Http2),
         _ => Err(Reason::Upgrade),
     }

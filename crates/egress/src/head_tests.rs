@@ -100,15 +100,48 @@ fn upgrades_need_a_rule() {
         let text = format!("GET / HTTP/1.1\r\nHost: a.example.org\r\n{headers}\r\n");
         read_head(text.as_bytes(), "a.example.org", upgrades).map(|head| head.unwrap().body)
     };
-    let socket = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n";
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+    let socket = &format!("Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n{key}");
     assert_eq!(ask(socket, Upgrades::Refused), Err(Reason::Upgrade));
-    assert_eq!(ask(socket, Upgrades::WebSocket), Ok(Body::Opaque));
+    assert_eq!(ask(socket, Upgrades::WebSocket), Ok(Body::Upgrade));
+    for half in [
+        "Upgrade: websocket\r\n".to_owned(),
+        format!("Upgrade: websocket\r\n{key}"),
+        "Connection: Upgrade\r\nUpgrade: websocket\r\n".to_owned(),
+    ] {
+        assert_eq!(ask(&half, Upgrades::WebSocket), Err(Reason::Upgrade), "{half}");
+    }
     let h2c = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
     assert_eq!(ask(h2c, Upgrades::WebSocket), Err(Reason::Http2));
     assert_eq!(ask("Upgrade: h2c\r\n", Upgrades::WebSocket), Err(Reason::Http2));
     assert_eq!(ask("Connection: upgrade\r\n", Upgrades::WebSocket), Err(Reason::Upgrade));
     let long = format!("{socket}Content-Length: 5\r\n");
     assert_eq!(ask(&long, Upgrades::WebSocket), Err(Reason::BadFraming));
+}
+
+#[test]
+fn a_body_belongs_to_methods_that_have_one() {
+    for method in ["GET", "HEAD"] {
+        let text = format!("{method} / HTTP/1.1\r\nHost: a.example.org\r\nContent-Length: 5\r\n\r\n");
+        assert_eq!(read(&text), Err(Reason::BadFraming));
+    }
+}
+
+#[test]
+fn a_request_is_shown_without_what_speaks_to_a_terminal() {
+    let head = read("GET /\u{9b}31m\u{202e} HTTP/1.1\r\nHost: a.example.org\r\n\r\n");
+    if let Ok(Some(head)) = head {
+        assert!(head.request.is_ascii(), "{}", head.request);
+    }
+}
+
+#[test]
+fn a_server_agrees_with_101_and_nothing_else() {
+    assert_eq!(read_agreement(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\nbytes"), Ok(Some(true)));
+    assert_eq!(read_agreement(b"HTTP/1.1 200 OK\r\nUpgrade: websocket\r\n\r\n"), Ok(Some(false)));
+    assert_eq!(read_agreement(b"HTTP/1.1 101 x\r\nUpgrade: h2c\r\n\r\n"), Ok(Some(false)));
+    assert_eq!(read_agreement(b"HTTP/1.1 101 Swi"), Ok(None));
+    assert_eq!(read_agreement(b"\x16\x03"), Err(Reason::NotHttp));
 }
 
 proptest! {

@@ -21,6 +21,8 @@ pub struct Hello {
     pub server_name: Option<String>,
     /// Whether another name may be hidden in it.
     pub encrypted: bool,
+    /// How many bytes it took. What follows is not part of it.
+    pub length: usize,
 }
 
 /// Reads a greeting from the first bytes of a connection; `Ok(None)` when more are needed.
@@ -39,8 +41,17 @@ pub fn read_hello(bytes: &[u8]) -> Result<Option<Hello>, Reason> {
         }
         let available = &after[..length.min(after.len())];
         message.extend_from_slice(available);
-        if let Some(hello) = read_message(&message)? {
-            return Ok(Some(hello));
+        if let Some((hello, whole)) = read_message(&message)? {
+            // Nothing may follow it in its last record: a client has nothing more to say before it is answered.
+            let ends_here = whole == message.len() && available.len() == length;
+            let taken = bytes.len() - after.len() + length;
+            return if ends_here {
+                Ok(Some(Hello { length: taken, ..hello }))
+            } else if whole < message.len() {
+                Err(Reason::NotTls)
+            } else {
+                Ok(None)
+            };
         }
         if message.len() > MAX_HELLO {
             return Err(Reason::HelloTooLong);
@@ -50,7 +61,8 @@ pub fn read_hello(bytes: &[u8]) -> Result<Option<Hello>, Reason> {
     }
 }
 
-fn read_message(message: &[u8]) -> Result<Option<Hello>, Reason> {
+/// The greeting, and how long its message is.
+fn read_message(message: &[u8]) -> Result<Option<(Hello, usize)>, Reason> {
     let Some((head, body)) = message.split_at_checked(4) else {
         return if message.first().is_none_or(|&kind| kind == CLIENT_HELLO) { Ok(None) } else { Err(Reason::NotTls) };
     };
@@ -64,7 +76,7 @@ fn read_message(message: &[u8]) -> Result<Option<Hello>, Reason> {
     }
     match body.get(..length) {
         None => Ok(None),
-        Some(body) => read_body(&mut Reader(body)).ok_or(Reason::NotTls).map(Some),
+        Some(body) => read_body(&mut Reader(body)).ok_or(Reason::NotTls).map(|hello| Some((hello, 4 + length))),
     }
 }
 
@@ -105,7 +117,7 @@ fn read_body(body: &mut Reader<'_>) -> Option<Hello> {
     let ciphers = body.large()?.0.len();
     (ciphers >= 2 && ciphers % 2 == 0).then_some(())?;
     (!body.small()?.is_empty()).then_some(())?; // compression
-    let mut hello = Hello { server_name: None, encrypted: false };
+    let mut hello = Hello { server_name: None, encrypted: false, length: 0 };
     if body.0.is_empty() {
         return Some(hello);
     }
@@ -135,6 +147,65 @@ fn read_server_name(data: &mut Reader<'_>) -> Option<String> {
     std::str::from_utf8(name).ok().map(str::to_owned)
 }
 
+/// What a server's first bytes mean for whoever reads greetings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The greeting was taken: what follows is for the two of them.
+    Taken,
+    /// The client is asked to greet again, in the open.
+    Again,
+}
+
+/// The random of a `ServerHello` that is no hello (RFC 8446 §4.1.3).
+const RETRY: [u8; 32] = [
+    0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
+    0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
+];
+
+/// Reads a server's answer as far as it matters; `Ok(None)` when more bytes are needed.
+pub(crate) fn read_answer(bytes: &[u8]) -> Result<Option<Answer>, Reason> {
+    const SERVER_HELLO: u8 = 2;
+    /// Message head and version, then the random.
+    const RANDOM: usize = RECORD_HEAD + 4 + 2;
+    match bytes.first() {
+        None => return Ok(None),
+        Some(&HANDSHAKE) => {}
+        // An alert, or no TLS at all: nothing that a client would answer with a greeting.
+        Some(_) => return Ok(Some(Answer::Taken)),
+    }
+    let Some(head) = bytes.get(..RECORD_HEAD + 1) else { return Ok(None) };
+    if head[RECORD_HEAD] != SERVER_HELLO {
+        return Ok(Some(Answer::Taken));
+    }
+    if usize::from(u16::from_be_bytes([head[3], head[4]])) < RANDOM + 32 - RECORD_HEAD {
+        // Cut so that we could not tell.
+        return Err(Reason::NotTls);
+    }
+    let Some(random) = bytes.get(RANDOM..RANDOM + 32) else { return Ok(None) };
+    Ok(Some(if random == RETRY { Answer::Again } else { Answer::Taken }))
+}
+
+/// How many bytes of records come before the next greeting: what a client may send in between.
+pub(crate) fn before_greeting(bytes: &[u8]) -> Result<Option<usize>, Reason> {
+    const CHANGE_CIPHER: u8 = 20;
+    const EARLY_DATA: u8 = 23;
+    let mut at = 0;
+    loop {
+        let Some(&kind) = bytes.get(at) else { return Ok(None) };
+        if kind == HANDSHAKE {
+            return Ok(Some(at));
+        }
+        if !matches!(kind, CHANGE_CIPHER | EARLY_DATA) {
+            return Err(Reason::NotTls);
+        }
+        let Some(head) = bytes.get(at..at + RECORD_HEAD) else { return Ok(None) };
+        at += RECORD_HEAD + usize::from(u16::from_be_bytes([head[3], head[4]]));
+        if at > bytes.len() {
+            return Ok(None);
+        }
+    }
+}
+
 /// Whether the greeting is for exactly this name.
 pub fn check_hello(hello: &Hello, name: &str) -> Result<(), Reason> {
     if hello.encrypted {
@@ -148,34 +219,59 @@ pub fn check_hello(hello: &Hello, name: &str) -> Result<(), Reason> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+pub(crate) mod testing {
+    //! Messages of TLS by their bytes.
 
     use super::*;
 
-    fn vector(bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn vector(bytes: &[u8]) -> Vec<u8> {
         [&u16::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()
     }
 
-    fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
+    pub(crate) fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
         [&kind.to_be_bytes()[..], &vector(data)].concat()
     }
 
-    fn server_name(name: &str) -> Vec<u8> {
+    pub(crate) fn server_name(name: &str) -> Vec<u8> {
         extension(SERVER_NAME, &vector(&[&[0][..], &vector(name.as_bytes())].concat()))
     }
 
-    fn message(extensions: &[Vec<u8>]) -> Vec<u8> {
+    pub(crate) fn message(extensions: &[Vec<u8>]) -> Vec<u8> {
         let body = [&[3, 3][..], &[7; 32], &[0], &vector(&[0x13, 1]), &[1, 0], &vector(&extensions.concat())].concat();
         [&[CLIENT_HELLO, 0][..], &vector(&body)].concat()
     }
 
-    fn record(bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn record(bytes: &[u8]) -> Vec<u8> {
         [&[HANDSHAKE, 3, 1][..], &vector(bytes)].concat()
     }
 
-    fn hello(name: &str) -> Hello {
-        Hello { server_name: Some(name.into()), encrypted: false }
+    pub(crate) fn hello_record(name: &str) -> Vec<u8> {
+        record(&message(&[server_name(name)]))
+    }
+
+    fn answer(random: &[u8; 32]) -> Vec<u8> {
+        let body = [&[3, 3][..], random, &[0], &[0x13, 1], &[0]].concat();
+        record(&[&[2, 0][..], &vector(&body)].concat())
+    }
+
+    pub(crate) fn again() -> Vec<u8> {
+        answer(&RETRY)
+    }
+
+    pub(crate) fn taken() -> Vec<u8> {
+        answer(&[7; 32])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::testing::{again, extension, message, record, server_name, taken, vector};
+    use super::*;
+
+    fn hello(name: &str, length: usize) -> Hello {
+        Hello { server_name: Some(name.into()), encrypted: false, length }
     }
 
     #[test]
@@ -183,13 +279,16 @@ mod tests {
         let whole = message(&[extension(10, &[0, 2, 0, 29]), server_name("a.example.org")]);
         for pieces in [1, 3, 7, whole.len()] {
             let bytes: Vec<u8> = whole.chunks(pieces).flat_map(record).collect();
-            assert_eq!(read_hello(&bytes), Ok(Some(hello("a.example.org"))), "{pieces}");
+            assert_eq!(read_hello(&bytes), Ok(Some(hello("a.example.org", bytes.len()))), "{pieces}");
             for end in 0..bytes.len() {
                 assert_eq!(read_hello(&bytes[..end]), Ok(None), "{pieces} {end}");
             }
         }
         // What follows the greeting is not ours to read.
-        assert_eq!(read_hello(&[record(&whole), vec![23, 3, 3]].concat()), Ok(Some(hello("a.example.org"))));
+        let alone = record(&whole);
+        let more = [&alone[..], &[23, 3, 3]].concat();
+        assert_eq!(read_hello(&more), Ok(Some(hello("a.example.org", alone.len()))));
+        assert_eq!(read_hello(&record(&[&whole[..], &whole].concat())), Err(Reason::NotTls), "two in one record");
     }
 
     #[test]
@@ -205,6 +304,22 @@ mod tests {
         assert_eq!(said(&[server_name("b.example.org")]), Err(Reason::SniMismatch));
         assert_eq!(said(&[server_name("a.example.org\0.evil.net")]), Err(Reason::SniMismatch));
         assert_eq!(said(&[server_name("a.example.org"), extension(0xfe0d, &[0; 8])]), Err(Reason::EchPresent));
+    }
+
+    #[test]
+    fn a_request_to_greet_again_is_seen() {
+        assert_eq!(read_answer(&again()), Ok(Some(Answer::Again)));
+        assert_eq!(read_answer(&taken()), Ok(Some(Answer::Taken)));
+        assert_eq!(read_answer(&[21, 3, 3, 0, 2, 2, 40]), Ok(Some(Answer::Taken)));
+        for end in 0..43 {
+            assert_eq!(read_answer(&again()[..end]), Ok(None), "{end}");
+        }
+        assert_eq!(read_answer(&record(&[2, 0, 0, 40, 3, 3])), Err(Reason::NotTls), "cut too short to tell");
+        let next = record(&message(&[server_name("b.example.org")]));
+        let between = [&[20, 3, 3, 0, 1, 1][..], &[23, 3, 3, 0, 3, 1, 2, 3]].concat();
+        assert_eq!(before_greeting(&[&between[..], &next].concat()), Ok(Some(between.len())));
+        assert_eq!(before_greeting(&between), Ok(None));
+        assert_eq!(before_greeting(b"GET"), Err(Reason::NotTls));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod chunks;
 mod client;
 mod connection;
 mod gateway;
+mod handshake;
 mod head;
 mod hello;
 mod link;
@@ -24,6 +25,8 @@ mod record;
 mod relay;
 mod requests;
 mod served;
+#[cfg(test)]
+mod testing;
 mod verdict;
 
 pub use client::{Attachment, GatewayError, GatewayProcess, Notice};

@@ -19,6 +19,8 @@ use crate::record::{Counters, Record};
 
 /// The longest message: a full list of rules fits many times.
 const MAX_MESSAGE: usize = 8 << 20;
+/// A message's length, and how many descriptors are its own.
+const HEAD: usize = 5;
 /// The most descriptors beside one message: a sandbox's listeners.
 const MAX_DESCRIPTORS: usize = 4;
 
@@ -148,7 +150,9 @@ pub(crate) async fn send(
     let body = serde_json::to_vec(message)?;
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= MAX_MESSAGE);
     let length = length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the rules are too long"))?;
-    let bytes = [&length.to_be_bytes()[..], &body].concat();
+    let count = u8::try_from(descriptors.len()).ok().filter(|_| descriptors.len() <= MAX_DESCRIPTORS);
+    let count = count.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let bytes = [&length.to_be_bytes()[..], &[count], &body].concat();
     let mut sent = 0;
     while sent < bytes.len() {
         sent += stream
@@ -182,15 +186,19 @@ impl Inbox {
         stream: &UnixStream,
     ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
         loop {
-            if let Some(head) = self.bytes.first_chunk::<4>() {
-                let length = usize::try_from(u32::from_be_bytes(*head)).unwrap_or(usize::MAX);
+            if let Some(&[a, b, c, d, count]) = self.bytes.first_chunk::<HEAD>() {
+                let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
                 if length > MAX_MESSAGE {
                     return Err(io::Error::from(io::ErrorKind::InvalidData));
                 }
-                if let Some(body) = self.bytes.get(4..4 + length) {
+                // By count: the kernel hands descriptors over with whatever bytes came before theirs.
+                let count = usize::from(count);
+                if let Some(body) = self.bytes.get(HEAD..HEAD + length)
+                    && self.descriptors.len() >= count
+                {
                     let message = serde_json::from_slice(body)?;
-                    self.bytes.drain(..4 + length);
-                    return Ok(Some((message, std::mem::take(&mut self.descriptors))));
+                    self.bytes.drain(..HEAD + length);
+                    return Ok(Some((message, self.descriptors.drain(..count).collect())));
                 }
             }
             if self.fill(stream).await? == 0 {
@@ -253,12 +261,17 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         let long = "x".repeat(500_000);
         let sending = async {
+            send(&left, &"before", &[]).await.unwrap();
             send(&left, &long, &[file.as_fd()]).await.unwrap();
             send(&left, &"second", &[]).await.unwrap();
             drop(left);
         };
         let receiving = async {
             let mut inbox = Inbox::default();
+            // So that all lie in the socket together.
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            let (before, descriptors) = inbox.receive::<String>(&right).await.unwrap().unwrap();
+            assert_eq!((before.as_str(), descriptors.len()), ("before", 0));
             let (first, descriptors) = inbox.receive::<String>(&right).await.unwrap().unwrap();
             assert_eq!((first.len(), descriptors.len()), (500_000, 1));
             let (second, descriptors) = inbox.receive::<String>(&right).await.unwrap().unwrap();

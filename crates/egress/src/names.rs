@@ -14,7 +14,7 @@ use crate::question::{Kind, MAX_QUERY, Question, for_udp, read_question};
 use crate::reason::Reason;
 use crate::record::{Outcome, Protocol};
 use crate::served::Served;
-use crate::verdict::{Attempt, Verdict, decide};
+use crate::verdict::{Attempt, Verdict, decide, denies_labels};
 
 /// Queries of one sandbox that wait for somebody at the same time.
 const WAITING: usize = 64;
@@ -51,20 +51,22 @@ pub(crate) async fn serve_udp(served: Arc<Served>, socket: UdpSocket) -> io::Err
     }
 }
 
-/// Serves queries on one connection.
-pub(crate) async fn serve_tcp(served: &Served, mut stream: TcpStream) {
-    for _ in 0..MAX_ON_CONNECTION {
-        let Ok(Ok(length)) = tokio::time::timeout(SILENCE, stream.read_u16()).await else { return };
+/// Serves queries on one connection; `Err` if it held none.
+pub(crate) async fn serve_tcp(served: &Served, stream: &mut TcpStream) -> Result<(), Reason> {
+    for number in 0..MAX_ON_CONNECTION {
+        let nothing = || if number == 0 { Err(Reason::BadQuery) } else { Ok(()) };
+        let Ok(Ok(length)) = tokio::time::timeout(SILENCE, stream.read_u16()).await else { return nothing() };
         let mut bytes = vec![0; usize::from(length)];
-        let Ok(Ok(_)) = tokio::time::timeout(SILENCE, stream.read_exact(&mut bytes)).await else { return };
-        let Some(question) = accept(served, &bytes) else { return };
+        let Ok(Ok(_)) = tokio::time::timeout(SILENCE, stream.read_exact(&mut bytes)).await else { return nothing() };
+        let Some(question) = accept(served, &bytes) else { return Ok(()) };
         let answer = answer(served, &question).await;
-        let Ok(length) = u16::try_from(answer.len()) else { return };
+        let Ok(length) = u16::try_from(answer.len()) else { return Ok(()) };
         let framed = [&length.to_be_bytes()[..], &answer].concat();
         if !matches!(tokio::time::timeout(SILENCE, stream.write_all(&framed)).await, Ok(Ok(()))) {
-            return;
+            return Ok(());
         }
     }
+    Ok(())
 }
 
 /// A query that is one, and comes in time.
@@ -142,10 +144,9 @@ async fn answer(served: &Served, question: &Question) -> Vec<u8> {
 
 /// Where everything may be reached, real answers are given; names that are denied are still denied.
 async fn forward(served: &Served, question: &Question, rules: &Egress) -> Vec<u8> {
-    if let Ok(name) = &question.name
-        && let Verdict::Refused(reason) = decide(rules, &Attempt::Query(name.clone()))
-    {
-        note(served, Some(question), Err(reason));
+    // By labels: what is no host name can be asked for all the same, and would carry as much.
+    if denies_labels(rules, &question.labels()) {
+        note(served, Some(question), Err(Reason::NameDenied));
         return question.deny();
     }
     let (code, records) = served.outside.look_up(question.query()).await;

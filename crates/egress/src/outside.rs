@@ -9,12 +9,13 @@ use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerCon
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::{Resolver, TokioResolver};
-use profile::{Egress, HostName};
+use profile::{Egress, HostName, NetworkRules};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::reach::{self, Private};
 use crate::reason::Reason;
+use crate::verdict::Attempt;
 
 /// How long a lookup may take.
 const LOOKUP: Duration = Duration::from_secs(10);
@@ -68,11 +69,7 @@ impl Outside {
         let found = tokio::time::timeout(LOOKUP, self.resolver.lookup_ip(format!("{name}."))).await;
         let found = found.map_err(|_| Reason::Unresolved)?.map_err(|_| Reason::Unresolved)?;
         let (Egress::Everything { rules } | Egress::Listed { rules }) = egress else { return Err(Reason::NoNetwork) };
-        let private = if rules.allow_private_answers.iter().any(|pattern| pattern.matches(name)) {
-            Private::Allowed
-        } else {
-            Private::Refused
-        };
+        let private = private_answers(rules, name);
         let mut first = Reason::Unresolved;
         let mut usable = Vec::new();
         for address in found.iter() {
@@ -100,6 +97,17 @@ impl Outside {
         }
     }
 
+    /// Whether an address that is in use would still be used by these rules.
+    pub(crate) fn still_accepts(attempt: &Attempt, address: IpAddr, egress: &Egress) -> bool {
+        let (Egress::Everything { rules } | Egress::Listed { rules }) = egress else { return false };
+        match attempt {
+            Attempt::Address(asked, _) => Self::accept_raw(*asked, egress).is_ok(),
+            Attempt::Name(name, _) | Attempt::Query(name) => {
+                judge(address, private_answers(rules, name), &rules.deny_cidr).is_none()
+            }
+        }
+    }
+
     /// Connects to the first address that answers.
     pub(crate) async fn connect(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, Reason> {
         match tokio::time::timeout(self.connect, race(addresses, port)).await {
@@ -120,6 +128,11 @@ impl Outside {
     }
 }
 
+fn private_answers(rules: &NetworkRules, name: &HostName) -> Private {
+    let allowed = rules.allow_private_answers.iter().any(|pattern| pattern.matches(name));
+    if allowed { Private::Allowed } else { Private::Refused }
+}
+
 fn judge(address: IpAddr, private: Private, denied: &std::collections::BTreeSet<ipnet::IpNet>) -> Option<Reason> {
     reach::refusal(address, private, denied).or_else(|| reach::is_own(address).then_some(Reason::AnswerOwn))
 }
@@ -136,7 +149,8 @@ async fn race(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Reason> {
     let mut waiting = addresses.iter();
     let mut last = Reason::HostUnreachable;
     loop {
-        let started = waiting.next().copied();
+        // Two at a time: descriptors are everybody's.
+        let started = if running.len() < 2 { waiting.next().copied() } else { None };
         if let Some(address) = started {
             running.spawn(TcpStream::connect((address, port)));
         }

@@ -86,6 +86,11 @@ impl Question {
         self.query.query_type().to_string()
     }
 
+    /// Its labels in lower case, whatever they hold.
+    pub(crate) fn labels(&self) -> Vec<Vec<u8>> {
+        self.query.name().iter().map(<[u8]>::to_ascii_lowercase).collect()
+    }
+
     pub(crate) fn query(&self) -> &Query {
         &self.query
     }

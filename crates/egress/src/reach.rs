@@ -33,7 +33,8 @@ pub(crate) fn refusal(address: IpAddr, private: Private, denied: &BTreeSet<IpNet
 /// Metadata services of clouds at addresses that are not link-local.
 const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(169, 254, 169, 254), Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16)];
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254);
+const METADATA_V6: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254), Ipv6Addr::new(0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254)];
 
 fn special_v4(address: Ipv4Addr) -> Option<Reason> {
     let [a, b, c, _] = address.octets();
@@ -61,7 +62,7 @@ fn special_v4(address: Ipv4Addr) -> Option<Reason> {
 
 fn special_v6(address: Ipv6Addr) -> Option<Reason> {
     let [a, b, ..] = address.segments();
-    if address == METADATA_V6 {
+    if METADATA_V6.contains(&address) {
         return Some(Reason::AnswerMetadata);
     }
     if address.is_loopback() || address.is_unspecified() {
@@ -122,6 +123,7 @@ mod tests {
             ("2002:a42:a::1", Reason::AnswerTransition),
             ("2001::1", Reason::AnswerTransition),
             ("fd00:ec2::254", Reason::AnswerMetadata),
+            ("fd20:ce::254", Reason::AnswerMetadata),
             ("fd12::1", Reason::AnswerPrivate),
             ("fe80::1", Reason::AnswerSpecial),
             ("ff02::1", Reason::AnswerSpecial),

@@ -110,6 +110,8 @@ reasons! {
     ByteLimit = "byte_limit",
     /// nothing was sent for too long
     Idle = "idle",
+    /// the sandbox ended before it was answered
+    SandboxEnded = "sandbox_ended",
     /// the rules were changed and forbid it
     RulesChanged = "rules_changed",
     /// whoever was asked said no

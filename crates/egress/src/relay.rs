@@ -11,6 +11,8 @@ use crate::reason::Reason;
 
 /// How much is read at once.
 const BUFFER: usize = 256 << 10;
+/// How much where many share.
+const CROWDED: usize = 32 << 10;
 /// Buffers that are kept for the next who needs one.
 const KEPT: usize = 32;
 
@@ -30,6 +32,14 @@ impl Buffers {
             kept.push(buffer);
         }
     }
+}
+
+/// Keeps what the kernel holds for a connection small, where many share.
+pub(crate) fn restrain(stream: &TcpStream) {
+    let socket = socket2::SockRef::from(stream);
+    // Where it cannot be set, the kernel's own limits hold.
+    let _ = socket.set_send_buffer_size(CROWDED);
+    let _ = socket.set_recv_buffer_size(CROWDED);
 }
 
 /// Which way bytes go.
@@ -151,6 +161,8 @@ pub(crate) struct Flow<'a> {
     pub(crate) meter: &'a Meter,
     pub(crate) allowance: &'a Allowance,
     pub(crate) buffers: &'a Buffers,
+    /// Whether many share: then each holds little while it waits.
+    pub(crate) crowded: bool,
 }
 
 impl Flow<'_> {
@@ -178,9 +190,14 @@ impl Flow<'_> {
             if from.readable().await.is_err() {
                 return Ended::Done;
             }
-            let mut buffer = self.buffers.borrow();
-            let moved = self.move_what_is_there(from, to, way, &mut buffer).await;
-            self.buffers.give_back(buffer);
+            let moved = if self.crowded {
+                self.move_what_is_there(from, to, way, &mut vec![0; CROWDED]).await
+            } else {
+                let mut buffer = self.buffers.borrow();
+                let moved = self.move_what_is_there(from, to, way, &mut buffer).await;
+                self.buffers.give_back(buffer);
+                moved
+            };
             match moved {
                 Ok(()) => {}
                 Err(Ended::Done) => {

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::chunks::Passing;
 use crate::connection::read_more;
-use crate::head::{Head, read_head};
+use crate::head::{Body, Head, MAX_HEAD, read_agreement, read_head};
 use crate::reason::Reason;
 use crate::relay::{Direction, Ended, Flow};
 use crate::verdict::Upgrades;
@@ -24,12 +24,27 @@ pub(crate) async fn first(
     name: &str,
     upgrades: Upgrades,
 ) -> Result<Head, Reason> {
+    let mut scanned = 0;
     loop {
         read_more(stream, bytes).await?;
-        if let Some(head) = read_head(bytes, name, upgrades)? {
+        if is_worth_reading(bytes, &mut scanned)
+            && let Some(head) = read_head(bytes, name, upgrades)?
+        {
             return Ok(head);
         }
     }
+}
+
+/// Whether a head may be complete, too long, or no head at all: reading it anew for every byte would cost us more than
+/// whoever sends it.
+fn is_worth_reading(bytes: &[u8], scanned: &mut usize) -> bool {
+    const BEGINNING: usize = 64;
+    let (first, from) = (*scanned == 0, scanned.saturating_sub(3));
+    *scanned = bytes.len();
+    first
+        || bytes.len() <= BEGINNING
+        || bytes.len() > MAX_HEAD
+        || bytes[from..].windows(4).any(|four| four == b"\r\n\r\n")
 }
 
 /// Tells the client why, in its own language, and lets it read that.
@@ -59,51 +74,99 @@ pub(crate) async fn forbid(stream: &TcpStream, reason: Reason) {
     let _ = tokio::time::timeout(FAREWELL, drain).await;
 }
 
-/// Sends requests on, one after the other, each only after its head was read and checked.
-pub(crate) async fn pass(
-    flow: &Flow<'_>,
-    stream: &TcpStream,
-    other: &TcpStream,
-    mut bytes: Vec<u8>,
-    mut head: Head,
-    name: &str,
-    upgrades: Upgrades,
-) -> Ended {
-    loop {
-        if let Err(ended) = flow.write(other, &bytes[..head.length], Direction::Out).await {
-            return ended;
+/// Requests of one connection on their way out.
+pub(crate) struct Requests<'a> {
+    pub(crate) flow: &'a Flow<'a>,
+    pub(crate) stream: &'a TcpStream,
+    pub(crate) other: &'a TcpStream,
+    pub(crate) name: &'a str,
+    /// What was read and not yet sent.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// How a connection goes on after its first head was sent.
+pub(crate) enum Began {
+    /// With this body, and further requests.
+    Http(Body),
+    /// With whatever they agreed on.
+    Opaque,
+}
+
+/// How long a server may take to agree to an upgrade.
+const AGREEMENT: Duration = Duration::from_secs(30);
+
+impl Requests<'_> {
+    async fn send(&mut self, count: usize) -> Result<(), Ended> {
+        self.flow.write(self.other, &self.bytes[..count], Direction::Out).await?;
+        self.bytes.drain(..count);
+        Ok(())
+    }
+
+    /// Sends the first head. If it asks for an upgrade, nothing more is sent before the server has agreed.
+    pub(crate) async fn begin(&mut self, head: Head) -> Result<Began, Ended> {
+        self.send(head.length).await?;
+        if head.body != Body::Upgrade {
+            return Ok(Began::Http(head.body));
         }
-        bytes.drain(..head.length);
-        if head.body == crate::head::Body::Opaque {
-            if let Err(ended) = flow.write(other, &bytes, Direction::Out).await {
-                return ended;
+        let mut answer = Vec::new();
+        let read = async {
+            loop {
+                if let Some(agreed) = read_agreement(&answer)? {
+                    return Ok(agreed);
+                }
+                read_more(self.other, &mut answer).await?;
             }
-            drop(bytes);
-            return flow.pump(stream, other, Direction::Out).await;
-        }
-        let mut passing = Passing::new(head.body);
+        };
+        let agreed = tokio::time::timeout(AGREEMENT, read).await.unwrap_or(Err(Reason::HostTimeout))?;
+        self.flow.write(self.stream, &answer, Direction::In).await?;
+        Ok(if agreed { Began::Opaque } else { Began::Http(Body::Length(0)) })
+    }
+
+    /// Sends requests on, one after the other, each only after its head was read and checked.
+    pub(crate) async fn pass(mut self, began: Began) -> Ended {
+        let mut body = match began {
+            Began::Http(body) => body,
+            Began::Opaque => {
+                let rest = std::mem::take(&mut self.bytes);
+                return match self.flow.write(self.other, &rest, Direction::Out).await {
+                    Ok(()) => self.flow.pump(self.stream, self.other, Direction::Out).await,
+                    Err(ended) => ended,
+                };
+            }
+        };
         loop {
-            let taken = match passing.take(&bytes) {
-                Ok(taken) => taken,
+            match self.pass_body(body).await {
+                Ok(true) => {}
+                Ok(false) => return done(self.other),
+                Err(ended) => return ended,
+            }
+            // An upgrade is for a connection's first request: later ones have answers on the way.
+            let head = next_head(self.stream, &mut self.bytes, self.name, Upgrades::Refused).await;
+            let head = match head {
+                Ok(Some(head)) => head,
+                Ok(None) => return done(self.other),
                 Err(reason) => return Ended::Cut(reason),
             };
-            if let Err(ended) = flow.write(other, &bytes[..taken], Direction::Out).await {
+            if let Err(ended) = self.send(head.length).await {
                 return ended;
             }
-            bytes.drain(..taken);
+            body = head.body;
+        }
+    }
+
+    /// False when the client went away in the middle of it.
+    async fn pass_body(&mut self, body: Body) -> Result<bool, Ended> {
+        let mut passing = Passing::new(body);
+        loop {
+            let taken = passing.take(&self.bytes)?;
+            self.send(taken).await?;
             if passing.is_done() {
-                break;
+                return Ok(true);
             }
-            if read_more(stream, &mut bytes).await.is_err() {
-                return done(other);
+            if read_more(self.stream, &mut self.bytes).await.is_err() {
+                return Ok(false);
             }
         }
-        // Between requests a connection may be silent; within a head it may not.
-        head = match next_head(stream, &mut bytes, name, upgrades).await {
-            Ok(Some(head)) => head,
-            Ok(None) => return done(other),
-            Err(reason) => return Ended::Cut(reason),
-        };
     }
 }
 
@@ -121,9 +184,12 @@ async fn next_head(
     if bytes.is_empty() && read_more(stream, bytes).await.is_err() {
         return Ok(None);
     }
+    let mut scanned = 0;
     let rest = async {
         loop {
-            if let Some(head) = read_head(bytes, name, upgrades)? {
+            if is_worth_reading(bytes, &mut scanned)
+                && let Some(head) = read_head(bytes, name, upgrades)?
+            {
                 return Ok(Some(head));
             }
             if read_more(stream, bytes).await.is_err() {
@@ -132,4 +198,44 @@ async fn next_head(
         }
     };
     tokio::time::timeout(HEAD, rest).await.unwrap_or(Err(Reason::TooSlow))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::relay::{Allowance, Buffers, Meter};
+    use crate::testing::pair;
+
+    /// A request for a WebSocket that a server answers with this; what of the rest then leaves.
+    async fn what_leaves(answer: &str, rest: &str) -> (String, bool) {
+        let ((mut client, stream), (other, mut server)) = (pair().await, pair().await);
+        let (meter, allowance, buffers) = (Meter::new(), Allowance::new(None, None), Buffers::default());
+        let flow = Flow { meter: &meter, allowance: &allowance, buffers: &buffers, crowded: false };
+        let socket = "GET / HTTP/1.1\r\nHost: a.org\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+        client.write_all(format!("{socket}{rest}").as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut bytes = Vec::new();
+        let head = first(&stream, &mut bytes, "a.org", Upgrades::WebSocket).await.unwrap();
+        let mut requests = Requests { flow: &flow, stream: &stream, other: &other, name: "a.org", bytes };
+        server.write_all(answer.as_bytes()).await.unwrap();
+        let began = requests.begin(head).await.unwrap_or(Began::Http(Body::Length(0)));
+        let cut = matches!(requests.pass(began).await, Ended::Cut(_));
+        drop(other);
+        let mut sent = String::new();
+        server.read_to_string(&mut sent).await.unwrap();
+        (sent.strip_prefix(socket).unwrap().to_owned(), cut)
+    }
+
+    #[tokio::test]
+    async fn an_upgrade_is_one_when_the_server_agrees() {
+        let agreed = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
+        assert_eq!(what_leaves(agreed, "any bytes").await, ("any bytes".into(), false));
+        let other_host = "GET /steal HTTP/1.1\r\nHost: b.org\r\n\r\n";
+        let ignored = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        assert_eq!(what_leaves(ignored, other_host).await, (String::new(), true), "else every request is checked");
+        let own_host = "GET /more HTTP/1.1\r\nHost: a.org\r\n\r\n";
+        assert_eq!(what_leaves(ignored, own_host).await, (own_host.into(), false));
+    }
 }

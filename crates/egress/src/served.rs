@@ -73,8 +73,12 @@ pub trait Decider: Send + Sync {
     fn decide(&self, asked: Asked) -> Pin<Box<dyn Future<Output = bool> + Send>>;
 }
 
+/// Up to so many connections have buffers as large as the kernel likes.
+const UNCROWDED: usize = 64;
 /// How many names may be asked about at the same time.
 const MAX_PENDING: usize = 16;
+/// How many decisions are remembered.
+const MAX_DECIDED: usize = 10_000;
 /// How many answers are remembered for the record.
 const MAX_ANSWERS: usize = 10_000;
 
@@ -94,8 +98,15 @@ pub(crate) struct Served {
     book: Mutex<Book>,
     queries: Mutex<QueryRate>,
     pending: Mutex<HashSet<HostName>>,
+    /// What was decided, so that nobody is asked twice.
+    decided: Mutex<HashMap<HostName, bool>>,
     /// Which name an address was given out for, where real addresses are.
     answers: Mutex<HashMap<IpAddr, HostName>>,
+}
+
+/// As if the name stood in `allow_domains`.
+fn web(name: &HostName) -> AllowRule {
+    AllowRule { hosts: HostPattern::Exact(name.clone()), port: Port::Web }
 }
 
 struct QueryRate {
@@ -129,6 +140,7 @@ impl Served {
             book: Mutex::new(book),
             queries: Mutex::new(QueryRate { tokens: f64::from(limits.queries_per_second), filled: Instant::now() }),
             pending: Mutex::default(),
+            decided: Mutex::default(),
             answers: Mutex::default(),
             limits,
         }
@@ -148,10 +160,21 @@ impl Served {
         self.rules.subscribe()
     }
 
-    /// Puts other rules in force. Open connections that they forbid are cut by those who watch.
-    pub(crate) fn replace(&self, egress: Egress) {
+    /// Puts other rules in force. Open connections that they forbid are cut by those who watch. What somebody decided
+    /// holds on, unless the new rules deny it.
+    pub(crate) fn replace(&self, mut egress: Egress) {
+        if let Egress::Listed { rules } = &mut egress {
+            let decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+            let granted = decided.iter().filter(|(_, allowed)| **allowed).map(|(name, _)| web(name));
+            rules.allow.extend(granted);
+        }
         self.book().list(&egress);
         self.rules.send_replace(Arc::new(egress));
+    }
+
+    /// Whether so many connections are open that each of them gets less.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.limits.connections.saturating_sub(self.connections.available_permits()) > UNCROWDED
     }
 
     /// Whether one more query comes in time.
@@ -171,6 +194,10 @@ impl Served {
     /// Asks whoever decides about a name that no rule lists.
     pub(crate) async fn ask(&self, name: &HostName) -> Result<(), Reason> {
         let Some(decider) = &self.decider else { return Err(Reason::NameNotListed) };
+        let known = self.decided.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        if known == Some(false) {
+            return Err(Reason::DecidedNo);
+        }
         {
             let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             if pending.len() >= MAX_PENDING || !pending.insert(name.clone()) {
@@ -180,6 +207,12 @@ impl Served {
         let asked = Asked { sandbox: self.name.clone(), name: name.clone() };
         let answer = tokio::time::timeout(self.limits.decide, decider.decide(asked)).await;
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        if let Ok(answer) = answer {
+            let mut answers = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+            if answers.len() < MAX_DECIDED {
+                answers.insert(name.clone(), answer);
+            }
+        }
         match answer {
             Ok(true) => {
                 self.grant(name);
@@ -195,7 +228,7 @@ impl Served {
         self.rules.send_modify(|rules| {
             let mut changed = Egress::clone(rules);
             if let Egress::Listed { rules } = &mut changed {
-                rules.allow.insert(AllowRule { hosts: HostPattern::Exact(name.clone()), port: Port::Web });
+                rules.allow.insert(web(name));
             }
             *rules = Arc::new(changed);
         });

@@ -75,6 +75,20 @@ fn is_denied(egress: &Egress, name: &HostName) -> bool {
     }
 }
 
+/// Whether a deny rule holds a name that need not be one: by its labels, lower case, as they were asked for.
+pub(crate) fn denies_labels(egress: &Egress, labels: &[Vec<u8>]) -> bool {
+    let (Egress::Everything { rules } | Egress::Listed { rules }) = egress else { return false };
+    let ends_with = |base: &HostName| {
+        let base: Vec<&[u8]> = base.as_str().split('.').map(str::as_bytes).collect();
+        labels.len() >= base.len() && labels[labels.len() - base.len()..].iter().zip(&base).all(|(a, b)| a == b)
+    };
+    let count = |base: &HostName| base.as_str().split('.').count();
+    rules.deny.iter().any(|pattern| match pattern {
+        HostPattern::Exact(name) => labels.len() == count(name) && ends_with(name),
+        HostPattern::Below(base) => labels.len() > count(base) && ends_with(base),
+    })
+}
+
 fn decide_query(egress: &Egress, name: &HostName) -> Verdict {
     if is_denied(egress, name) {
         return Verdict::Refused(Reason::NameDenied);
@@ -180,6 +194,21 @@ mod tests {
         assert_eq!(connect("::ffff:203.0.113.1"), allowed("203.0.113.0/24", Check::Nothing));
         assert_eq!(connect("203.0.113.9"), Verdict::Refused(Reason::AddressDenied));
         assert_eq!(connect("93.184.215.10"), Verdict::Refused(Reason::RawAddress));
+    }
+
+    #[test]
+    fn deny_holds_names_that_are_none() {
+        let everything = Egress::Everything { rules: rules(&[], &["*.evil.net", "bad.org"]) };
+        let denied = |text: &str| {
+            let labels: Vec<Vec<u8>> = text.split('.').map(|label| label.as_bytes().to_vec()).collect();
+            denies_labels(&everything, &labels)
+        };
+        for name in ["a+b.evil.net", "_x.evil.net", "-x.y.evil.net", "\u{1b}.evil.net", "bad.org"] {
+            assert!(denied(name), "{name}");
+        }
+        for name in ["evil.net", "notevil.net", "_x.bad.org", "a.evil.net.org"] {
+            assert!(!denied(name), "{name}");
+        }
     }
 
     #[test]

@@ -133,12 +133,36 @@ fn rule_narrowed_live_cuts_connection() {
     });
 }
 
+#[test]
+fn an_address_that_is_denied_live_is_cut() {
+    in_testnet("an_address_that_is_denied_live_is_cut", || async {
+        let mut world = World::new(Limits::default(), None).await;
+        let (sandbox, attachment) = world.sandbox("a", &listed(&["www.example.org"])).await;
+        let mut slow = sandbox.start(command("curl -sS -N http://www.example.org/slow")).unwrap();
+        while !matches!(slow.next().await, Event::Output(Stream::Out, _)) {}
+        let allow = ["www.example.org".parse().unwrap()].into();
+        // Both families: whichever was connected to.
+        let deny_cidr = ["93.184.215.0/24".parse().unwrap(), "2606:2800::/32".parse().unwrap()].into();
+        let narrowed = Egress::Listed { rules: NetworkRules { allow, deny_cidr, ..NetworkRules::default() } };
+        world.gateway.replace(attachment, &narrowed).await.unwrap();
+        let ended = async { while !matches!(slow.next().await, Event::Ended(_)) {} };
+        tokio::time::timeout(Duration::from_secs(3), ended).await.unwrap();
+        world.record(|record| record.reason == Some(Reason::RulesChanged)).await;
+        assert!(!output(&sandbox, FETCH).await.contains("canary"));
+        world.record(|record| record.reason == Some(Reason::AddressDenied)).await;
+        sandbox.stop().await.unwrap();
+    });
+}
+
 /// Answers as it is told, after a while.
 struct Says(bool, Duration);
+
+static ASKED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
 impl Decider for Says {
     fn decide(&self, asked: Asked) -> Pin<Box<dyn Future<Output = bool> + Send>> {
         assert_eq!(asked.sandbox, "a");
+        ASKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let Self(answer, after) = *self;
         Box::pin(async move {
             tokio::time::sleep(after).await;
@@ -166,10 +190,13 @@ fn decider_timeout() {
 fn a_decision_is_recorded_and_holds() {
     in_testnet("a_decision_is_recorded_and_holds", || async {
         let mut world = World::new(Limits::default(), Some(Arc::new(Says(true, Duration::ZERO)))).await;
-        let (sandbox, _) = world.sandbox("a", &listed(&["api.example.org"])).await;
+        let (sandbox, first) = world.sandbox("a", &listed(&["api.example.org"])).await;
         assert_eq!(output(&sandbox, FETCH).await, CANARY);
         let record = world.record(|record| record.rule.as_deref() == Some("www.example.org (decided)")).await;
         assert_eq!(record.verdict, egress::Outcome::Allowed);
+        assert_eq!(output(&sandbox, FETCH).await, CANARY);
+        // Other rules do not undo it.
+        world.gateway.replace(first, &listed(&["git.example.org"])).await.unwrap();
         assert_eq!(output(&sandbox, FETCH).await, CANARY);
         // Nobody is asked about what is denied, and at N2 about nothing.
         let allow = ["api.example.org".parse().unwrap()].into();
@@ -191,6 +218,10 @@ fn a_refused_decision_is_recorded() {
         let (sandbox, _) = world.sandbox("a", &listed(&["api.example.org"])).await;
         assert!(output(&sandbox, FETCH).await.contains("Could not resolve"));
         world.record(|record| record.reason == Some(Reason::DecidedNo)).await;
+        for _ in 0..5 {
+            output(&sandbox, FETCH).await;
+        }
+        assert_eq!(ASKED.load(std::sync::atomic::Ordering::Relaxed), 1, "nobody is asked until they say yes");
         sandbox.stop().await.unwrap();
     });
 }

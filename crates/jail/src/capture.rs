@@ -25,7 +25,10 @@ const LOOPBACK: u32 = 1;
 const BACKLOG: i32 = 4096;
 
 /// Entries of connections that are over leave the host's table soon: a flood of short ones must not fill it.
-const TIMEOUTS: [(&str, &str); 5] = [
+const TIMEOUTS: [(&str, &str); 7] = [
+    // What is not begun in the table never comes into it: answers to untracked connections would stay for days.
+    ("nf_conntrack_tcp_loose", "0"),
+    ("nf_conntrack_tcp_timeout_established", "1200"),
     ("nf_conntrack_udp_timeout", "5"),
     ("nf_conntrack_udp_timeout_stream", "5"),
     ("nf_conntrack_tcp_timeout_time_wait", "2"),

@@ -157,6 +157,14 @@ fn raw_rules(ports: Ports) -> Vec<Vec<Expression>> {
     if let Some((tcp6, udp6)) = ports.v6 {
         rules.extend([answers(IPV6, TCP, tcp6), answers(IPV6, UDP, udp6)]);
     }
+    // Straight to a listener nobody has business; who tries, tries slowly.
+    let listeners = [Some((IPV4, ports.tcp4)), ports.v6.map(|(tcp6, _)| (IPV6, tcp6))];
+    for (version, port) in listeners.into_iter().flatten() {
+        rules.push(
+            [to_local(), family(version), protocol(TCP), target_port(port), opening(), vec![too_fast(), drop()]]
+                .concat(),
+        );
+    }
     rules.push([to_local(), vec![expression("notrack", &[]), accept()]].concat());
     rules.push([protocol(TCP), opening(), vec![too_fast(), drop()]].concat());
     rules.push([protocol(TCP), vec![accept()]].concat());

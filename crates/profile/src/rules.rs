@@ -63,6 +63,9 @@ pub enum AllowRuleError {
     /// `tcp://name` without a port, or with one that is none.
     #[error("`{0}` needs a port from 1 to 65535")]
     Port(String),
+    /// Raw TCP on the port of name servers.
+    #[error("`{0}` would open the port of name servers, which the gateway answers itself")]
+    RawDns(String),
     /// Raw TCP on a port that has a check.
     #[error("`{0}` would open a web port without its check")]
     RawWeb(String),
@@ -76,6 +79,7 @@ impl AllowRuleError {
             Self::Everything => "full network is the level N0, with a justification",
             Self::Scheme(_) => "write the plain name for web ports 443 and 80, or tcp://name:port for raw TCP",
             Self::Port(_) => "write raw TCP as tcp://name:port, for example tcp://git.example.org:22",
+            Self::RawDns(_) => "list the names that are needed; they are resolved without a rule",
             Self::RawWeb(_) => {
                 "write https://name for 443 with that SNI, http://name for 80 with that Host, or the plain name"
             }
@@ -106,6 +110,9 @@ impl FromStr for AllowRule {
         let PortNumber(port) = port.parse().map_err(|_| AllowRuleError::Port(text.to_owned()))?;
         if matches!(port, 80 | 443) {
             return Err(AllowRuleError::RawWeb(text.to_owned()));
+        }
+        if port == 53 {
+            return Err(AllowRuleError::RawDns(text.to_owned()));
         }
         Ok(Self { hosts: pattern(host)?, port: Port::RawTcp(port) })
     }

@@ -14,6 +14,7 @@ mod share;
 mod tree;
 
 pub use container::{Capture, Containers, Request};
+pub use jail::zygote::keep_descriptors_back;
 pub use local::start_local;
 pub use operation::{Event, Input, Running};
 pub use registry::{Registered, Run, runs};

@@ -6,6 +6,7 @@ mod images;
 mod input;
 mod list;
 mod network;
+mod network_log;
 mod plan;
 mod run;
 mod sandboxes;

@@ -1,8 +1,7 @@
 //! A run's network: its gateway, its log, and one line at the end about where the command went.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
+use std::io;
 use std::path::PathBuf;
 
 use egress::{Attachment, GatewayError, GatewayProcess, Notice, Outcome, Protocol, Reason, Record, Settings};
@@ -12,6 +11,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::network_log::Log;
 use crate::args::RunArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -27,12 +27,14 @@ pub(super) enum NetworkError {
     Log { path: PathBuf, source: io::Error },
     #[error("the plan has no network for the agent")]
     NoPlan,
+    #[error("the network log {} is not taken: whoever reads it is too slow", path.display())]
+    LogStalled { path: PathBuf },
 }
 
 impl NetworkError {
     pub(super) fn exit(&self) -> Exit {
         match self {
-            Self::Log { .. } => Exit::Input,
+            Self::Log { .. } | Self::LogStalled { .. } => Exit::Input,
             Self::Gateway(_) | Self::CaptureLost(_) | Self::NoPlan => Exit::Provider,
         }
     }
@@ -47,7 +49,7 @@ pub(super) fn is_captured(plan: &Plan) -> bool {
 pub(super) struct Network {
     gateway: GatewayProcess,
     attachment: Option<Attachment>,
-    lost: Option<oneshot::Receiver<String>>,
+    lost: Option<oneshot::Receiver<NetworkError>>,
     collecting: JoinHandle<Collected>,
 }
 
@@ -59,13 +61,7 @@ struct Collected {
 impl Network {
     /// Starts the gateway where the plan has one. The log is opened first: a run without it would be for nothing.
     pub(super) async fn start(arguments: &RunArguments, plan: &Plan) -> Result<Option<Self>, NetworkError> {
-        let log = match &arguments.network_log {
-            None => None,
-            Some(path) => {
-                let file = File::create(path).map_err(|source| NetworkError::Log { path: path.clone(), source })?;
-                Some((path.clone(), BufWriter::new(file)))
-            }
-        };
+        let log = arguments.network_log.as_ref().map(|path| Log::open(path)).transpose()?;
         if !is_captured(plan) {
             return Ok(None);
         }
@@ -88,7 +84,7 @@ impl Network {
         let Some(lost) = network.as_mut().and_then(|network| network.lost.take()) else {
             return std::future::pending().await;
         };
-        NetworkError::CaptureLost(lost.await.unwrap_or_else(|_| "the gateway is gone".into()))
+        lost.await.unwrap_or_else(|_| NetworkError::CaptureLost("the gateway is gone".into()))
     }
 
     /// Ends the network, completes the log and says where the command went.
@@ -111,11 +107,11 @@ impl Network {
     }
 }
 
-/// Takes everything that the gateway says, to its end.
+/// Takes everything that the gateway says, to its end. A log that cannot be written ends the run: it would be for nothing.
 async fn collect(
     mut notices: mpsc::UnboundedReceiver<Notice>,
-    mut log: Option<(PathBuf, BufWriter<File>)>,
-    lost: oneshot::Sender<String>,
+    mut log: Option<Log>,
+    lost: oneshot::Sender<NetworkError>,
 ) -> Collected {
     let mut collected = Collected { tally: Tally::default(), log: None };
     let mut lost = Some(lost);
@@ -123,34 +119,25 @@ async fn collect(
         let why = match notice {
             Notice::Record(record) => {
                 collected.tally.add(&record);
-                if let Some((path, file)) = &mut log
-                    && let Err(source) = write_line(file, &record)
-                {
-                    collected.log = Some(NetworkError::Log { path: path.clone(), source });
-                    log = None;
+                match log.as_ref().map(|log| log.write(record)) {
+                    None | Some(Ok(())) => continue,
+                    Some(Err(error)) => {
+                        log = None;
+                        error
+                    }
                 }
-                continue;
             }
-            Notice::Lost(lost) => lost.why,
-            Notice::Gone => "the gateway is gone".into(),
+            Notice::Lost(lost) => NetworkError::CaptureLost(lost.why),
+            Notice::Gone => NetworkError::CaptureLost("the gateway is gone".into()),
         };
         if let Some(lost) = lost.take() {
             let _ = lost.send(why);
         }
     }
-    if let Some((path, mut file)) = log
-        && let Err(source) = file.flush()
-    {
-        collected.log = Some(NetworkError::Log { path, source });
+    if let Some(log) = log {
+        collected.log = log.close().await.err();
     }
     collected
-}
-
-fn write_line(file: &mut BufWriter<File>, record: &Record) -> io::Result<()> {
-    serde_json::to_writer(&mut *file, record)?;
-    file.write_all(b"\n")?;
-    // Whoever follows the file sees a line when it happens.
-    file.flush()
 }
 
 /// Where the command went, by name.
@@ -158,9 +145,11 @@ fn write_line(file: &mut BufWriter<File>, record: &Record) -> io::Result<()> {
 struct Tally {
     reached: BTreeMap<String, u64>,
     refused: BTreeMap<String, (u64, Option<Reason>)>,
+    /// What came when a list was full.
+    others: bool,
 }
 
-/// How many names one line holds, and how many are counted at all.
+/// How many names one line holds, and how many are counted of each kind.
 const SHOWN: usize = 6;
 const COUNTED: usize = 10_000;
 
@@ -172,18 +161,19 @@ impl Tally {
             (None, Some(address), Some(port)) => std::net::SocketAddr::new(address, port).to_string(),
             _ => format!("{:?}", record.protocol).to_lowercase(),
         };
-        if self.reached.len() + self.refused.len() > COUNTED {
-            return;
-        }
+        // Each kind has its own room: a flood of refusals must not hide where something went.
         match record.verdict {
             // A name that was asked for is reached when a connection says so.
             Outcome::Allowed if record.protocol == Protocol::Dns => {}
-            Outcome::Allowed => *self.reached.entry(place).or_default() += record.count,
-            Outcome::Refused | Outcome::Failed => {
+            Outcome::Allowed if self.reached.contains_key(&place) || self.reached.len() < COUNTED => {
+                *self.reached.entry(place).or_default() += record.count;
+            }
+            Outcome::Refused | Outcome::Failed if self.refused.contains_key(&place) || self.refused.len() < COUNTED => {
                 let (count, reason) = self.refused.entry(place).or_default();
                 *count += record.count;
                 *reason = record.reason;
             }
+            _ => self.others = true,
         }
     }
 
@@ -197,11 +187,14 @@ impl Tally {
                 None => format!("{name} ({count})"),
             })
             .collect();
-        let parts: Vec<String> = [("reached", reached), ("refused", refused)]
+        let mut parts: Vec<String> = [("reached", reached), ("refused", refused)]
             .into_iter()
             .filter(|(_, names)| !names.is_empty())
             .map(|(what, names)| format!("{what} {}", few(&names)))
             .collect();
+        if self.others {
+            parts.push("and others that were not counted".into());
+        }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 }

@@ -155,3 +155,16 @@ fn nothing_leaves_n2_and_every_attempt_is_recorded() {
     assert_eq!(ended.count("no_network"), 3, "two queries and a connection: {ended:#?}");
     assert!(ended.err.contains("network: refused"), "{ended:?}");
 }
+
+#[test]
+fn what_was_never_connected_was_not_reached() {
+    let net = net();
+    let probe = sh("(curl -s -m 20 http://dead.example.org/ &) ; sleep 1");
+    let ended = net.inside(&["dead.example.org"], &probe);
+    ended.recorded("sandbox_ended");
+    assert!(!ended.err.contains("reached"), "{ended:?}");
+    // A connection to a name server's port that asks nothing is an attempt too.
+    let ended = net.inside(ALLOWED, &tcp("8.8.8.8", 53, b"x"));
+    assert_eq!(net.arrived(), []);
+    assert_eq!(ended.recorded("bad_query")["asked"], "8.8.8.8");
+}

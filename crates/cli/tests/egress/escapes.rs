@@ -122,3 +122,69 @@ fn gateway_killed() {
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(net.seen(), [], "no door is left open");
 }
+
+#[test]
+fn a_log_that_nobody_reads_does_not_hold_up_the_run() {
+    let net = net();
+    let scratch = net.scratch();
+    let fifo = scratch.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o666), 0)
+        .unwrap();
+    std::fs::set_permissions(&fifo, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    // Somebody who opens it and reads nothing.
+    let _reader = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let flood = "perl -MSocket -e 'for (1 .. 3000) { socket(my $s, PF_INET, SOCK_STREAM, 0); connect $s, pack_sockaddr_in(80, pack(q(N), 0x5db80000 + $_)) }'; sleep 100";
+    let start = Instant::now();
+    let mut running = net.background(&fifo, &["--profile", "T0.H1.N2", "--timeout", "3"], &sh(flood));
+    let _ = running.line();
+    let (code, err) = running.end();
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_ne!(code, 0, "{err}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_the_run() {
+    let net = net();
+    let start = Instant::now();
+    let script = sh("curl -s -m 5 http://www.example.org/; sleep 20");
+    let mut command = net.ringfence(std::path::Path::new("/dev/full"), &["--profile", "T0.H1.N2"], &script);
+    let output = command.output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("cannot write the network log"), "{err}");
+    assert!(start.elapsed() < Duration::from_secs(40));
+}
+
+#[test]
+fn a_gateway_that_is_stopped_does_not_hold_up_the_run() {
+    let net = net();
+    let scratch = net.scratch();
+    let mut running = net.background(&scratch.path().join("log"), &["--profile", "T0.H1.N2"], &sh("echo on; sleep 1"));
+    assert_eq!(running.line(), "on");
+    let gateway = rustix::process::Pid::from_raw(i32::try_from(running.child("ringfence-gateway")).unwrap()).unwrap();
+    rustix::process::kill_process(gateway, rustix::process::Signal::STOP).unwrap();
+    let start = Instant::now();
+    let (_, err) = running.end();
+    assert!(start.elapsed() < Duration::from_secs(20), "{err}");
+}
+
+#[test]
+fn the_gateway_inherits_no_open_file() {
+    let net = net();
+    let scratch = net.scratch();
+    let log = scratch.path().join("log");
+    // A descriptor that a shell left open.
+    let inner = net.ringfence(&log, &["--profile", "T0.H1.N2"], &sh("echo on; sleep 3"));
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "exec 9</etc/passwd; exec \"$@\"", "sh"]).arg(inner.get_program()).args(inner.get_args());
+    let shell = shell.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    let mut running = crate::net::Running(shell.stderr(std::process::Stdio::piped()).spawn().unwrap());
+    assert_eq!(running.line(), "on");
+    let gateway = running.child("ringfence-gateway");
+    let open: Vec<String> = std::fs::read_dir(format!("/proc/{gateway}/fd"))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .map(|path| path.display().to_string())
+        .collect();
+    assert!(!open.iter().any(|path| path.contains("passwd")), "{open:?}");
+}

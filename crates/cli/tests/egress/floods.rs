@@ -111,3 +111,22 @@ fn bandwidth_hog() {
     }
     assert!(start.elapsed() < std::time::Duration::from_secs(20), "{:?}", start.elapsed());
 }
+
+#[test]
+fn conntrack_flood_through_the_listener() {
+    let net = net();
+    let flood = r#"
+        use Socket; open my $f, '<', '/proc/net/tcp' or die;
+        my ($port) = map { /^\s*\d+: 0100007F:([0-9A-F]{4}) 00000000:0000 0A/ ? hex $1 : () } <$f>;
+        my ($end, $n) = (time + 5, 0);
+        while (time < $end) { $n++;
+            socket(my $s, PF_INET, SOCK_STREAM, 0) or die; setsockopt $s, SOL_SOCKET, SO_LINGER, pack 'll', 1, 0;
+            bind $s, pack_sockaddr_in(0, pack 'C4', 127, 0, $n >> 8 & 255, $n & 255 || 2);
+            connect $s, pack_sockaddr_in($port, INADDR_LOOPBACK) and syswrite $s, 'x'; close $s }
+        sleep 2; open $f, '<', '/proc/sys/net/netfilter/nf_conntrack_count' or die; print "$n ", <$f>;
+    "#;
+    let ended = net.inside(ALLOWED, &perl(flood));
+    let numbers: Vec<u64> = ended.out.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    let [tried, tracked] = numbers[..] else { panic!("{ended:?}") };
+    assert!(tried > 1000 && tracked < 100, "{tried} tried, {tracked} entries stay");
+}

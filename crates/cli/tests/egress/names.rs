@@ -157,3 +157,17 @@ fn nul_in_name() {
         ended.recorded("bad_name");
     }
 }
+
+#[test]
+fn denied_at_n0_whatever_the_label() {
+    let net = net();
+    let n0 = ["--profile", "T0.H1.N0", "--justification", "a test", "--deny", "*.example.net"];
+    for label in [&b"a+secret"[..], b"_x", b"-x", b"plain", b"\x1b[31m"] {
+        let question = query(&[label, b"example", b"net"], A);
+        net.reaches(&udp(DIRECT, 53, &question), DIRECT, 53);
+        let ended = net.run(&n0, &udp(INSIDE, 53, &question));
+        assert_eq!(net.seen(), [], "{ended:?}");
+        assert_eq!(answered(&ended.out), Some((NXDOMAIN, 0)), "{ended:?}");
+        ended.recorded("name_denied");
+    }
+}

@@ -80,8 +80,17 @@ fn inherit(command: &mut Command, descriptors: &[&OwnedFd]) {
                 }
             }
             libc::setsid();
-            Ok(())
+            crate::syscalls::close_on_exec_from(3 + u32::try_from(numbers.len()).unwrap_or(0))
         });
+    }
+}
+
+/// Has a command inherit nothing but its standard streams, whatever the program that starts it left open.
+pub fn keep_descriptors_back(command: &mut Command) {
+    // WHY: descriptors that somebody else opened without close-on-exec would be inherited.
+    // SAFETY: between fork and exec only close_range is called, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| crate::syscalls::close_on_exec_from(3));
     }
 }
 
