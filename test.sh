@@ -102,7 +102,8 @@ lane_unit() {
 lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run
+    debian busybox busybox-static
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
@@ -139,8 +140,8 @@ lane_soak() {
 as_plain_user() {
     local directory programs program status=0
     directory=$(mktemp -d)
-    programs=$(cargo test --release -p sandbox -p ringfence --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\)-[^"]*"' | cut -d'"' -f4)
+    programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

@@ -1,0 +1,112 @@
+//! Images through the command: a few static programs, in layers, run with what the image says.
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use image::Digest;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The command, with a store of its own.
+fn ringfence(place: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let program =
+        std::env::var_os("RINGFENCE").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_ringfence")), PathBuf::from);
+    let output = Command::new(program).args(arguments).env("RINGFENCE_STORE", place.join("store")).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+fn sh(directory: &Path, script: &str) {
+    let status = Command::new("sh").args(["-euc", script]).current_dir(directory).status().unwrap();
+    assert!(status.success(), "{script}");
+}
+
+/// An archive as `docker save` writes it: Busybox below, a change above.
+fn saved(place: &Path) -> String {
+    sh(
+        place,
+        "mkdir -p base/bin base/etc base/tmp base/var/cache top/etc top/var/cache
+         busybox=$(command -v busybox); cp \"$busybox\" base/bin/busybox
+         for name in sh id cat ls env pwd; do ln -s busybox base/bin/$name; done
+         printf 'root:x:0:0::/root:/bin/sh\\napp:x:7:7::/tmp:/bin/sh\\n' >base/etc/passwd
+         echo old >base/etc/removed; echo old >base/var/cache/old; ln -s /nowhere base/etc/resolv.conf
+         echo hello >top/etc/motd; : >top/etc/.wh.removed; : >top/var/cache/.wh..wh..opq; echo new >top/var/cache/new
+         tar --owner=0 --group=0 -C base -cf base.tar . && tar --owner=0 --group=0 -C top -cf top.tar .",
+    );
+    let digest = |name: &str| Digest::of(&std::fs::read(place.join(name)).unwrap());
+    let config = format!(
+        r#"{{"architecture":"amd64","os":"linux","config":{{"Env":["PATH=/bin","COLOUR=blue"],"User":"app","WorkingDir":"/tmp","Entrypoint":["/bin/busybox"]}},"rootfs":{{"type":"layers","diff_ids":["{}","{}"]}}}}"#,
+        digest("base.tar"),
+        digest("top.tar")
+    );
+    std::fs::write(place.join("config.json"), config).unwrap();
+    std::fs::write(
+        place.join("manifest.json"),
+        r#"[{"Config":"config.json","RepoTags":["demo:1"],"Layers":["base.tar","top.tar"]}]"#,
+    )
+    .unwrap();
+    sh(place, "tar -cf saved.tar config.json manifest.json base.tar top.tar");
+    format!("archive:{}", place.join("saved.tar").display())
+}
+
+#[test]
+fn an_image_runs_as_it_says() {
+    let place = tempfile::tempdir().unwrap();
+    let image = saved(place.path());
+    // A plain user has one id only: there, nobody but root can be anybody.
+    let user = if is_root() { vec![] } else { vec!["--user", "0"] };
+    let run = |command: &[&str]| {
+        let arguments = [&["run", "--image", &image][..], &user, &["--"], command].concat();
+        let (code, out, err) = ringfence(place.path(), &arguments);
+        assert_eq!(code, 0, "{err}");
+        out
+    };
+    let said = run(&["sh", "-c", "id -u; pwd; echo $COLOUR; cat /etc/motd; ls /etc /var/cache"]);
+    let uid = if is_root() { "7" } else { "0" };
+    assert_eq!(said, format!("{uid}\n/tmp\nblue\nhello\n/etc:\nmotd\npasswd\nresolv.conf\n\n/var/cache:\nnew\n"));
+    // What one run writes, the next does not see.
+    let arguments = ["run", "--image", &image, "--user", "0", "--", "sh", "-c", "echo x >/etc/motd; cat /etc/motd"];
+    assert_eq!(ringfence(place.path(), &arguments).1, "x\n");
+    assert_eq!(run(&["cat", "/etc/motd"]), "hello\n");
+    let (_, out, _) =
+        ringfence(place.path(), &["run", "--image", &image, "--user", "0", "--no-entrypoint", "--", "/bin/pwd"]);
+    assert_eq!(out, "/tmp\n");
+}
+
+#[test]
+fn the_store_is_listed_inspected_and_collected() {
+    let place = tempfile::tempdir().unwrap();
+    let image = saved(place.path());
+    let (code, digest, err) = ringfence(place.path(), &["image", "import", &image]);
+    assert_eq!(code, 0, "{err}");
+    assert!(digest.trim().parse::<Digest>().is_ok(), "{digest}");
+    let (_, out, _) = ringfence(place.path(), &["image", "list"]);
+    assert!(out.contains(&image) && out.contains("2 layers"), "{out}");
+    let (_, out, _) = ringfence(place.path(), &["image", "inspect", &image]);
+    assert!(out.contains("COLOUR=blue") && out.contains(digest.trim()), "{out}");
+    let (_, out, _) = ringfence(place.path(), &["image", "inspect", digest.trim()]);
+    assert!(out.contains(digest.trim()), "by its digest too: {out}");
+    assert_eq!(ringfence(place.path(), &["image", "gc"]).1, "0 layers and 0 unfinished imports removed\n");
+    assert_eq!(ringfence(place.path(), &["image", "remove", &image]).0, 0);
+    assert_eq!(ringfence(place.path(), &["image", "gc"]).1, "2 layers and 0 unfinished imports removed\n");
+    let (code, _, err) = ringfence(place.path(), &["image", "inspect", &image]);
+    assert_eq!(code, 2);
+    assert!(err.contains("no image") && err.contains("hint"), "{err}");
+}
+
+#[test]
+fn damaged_and_absent_images_are_errors() {
+    let place = tempfile::tempdir().unwrap();
+    let image = saved(place.path());
+    sh(place.path(), "echo damage >>top.tar; tar -cf saved.tar config.json manifest.json base.tar top.tar");
+    let (code, _, err) = ringfence(place.path(), &["run", "--image", &image, "--", "id"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("should be sha256:") && err.contains("hint"), "{err}");
+    let docker = ["run", "--image", "docker:no such", "--", "id"];
+    let (code, _, err) = ringfence(place.path(), &docker);
+    assert_eq!(code, 4);
+    assert!(err.contains("Docker daemon"), "{err}");
+}
