@@ -6,6 +6,7 @@
 mod container;
 mod local;
 mod operation;
+mod pool;
 mod programs;
 mod registry;
 mod sandbox;
@@ -17,6 +18,7 @@ pub use container::{Capture, Containers, Request};
 pub use jail::zygote::keep_descriptors_back;
 pub use local::start_local;
 pub use operation::{Event, Input, Running};
+pub use pool::Pool;
 pub use registry::{Registered, Run, runs};
 pub use sandbox::{Completed, Overflow, ReadError, Sandbox, StartError};
 pub use session::{Session, SessionError};

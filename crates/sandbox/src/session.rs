@@ -132,6 +132,11 @@ impl Session {
         }
     }
 
+    /// Whether the sandbox is there, as far as we know.
+    pub fn is_alive(&self) -> bool {
+        self.shared.table().dead.is_none()
+    }
+
     /// Asks the guest to end. The stream ends soon after.
     pub fn shutdown(&self) {
         self.shared.send(Host::Shutdown);

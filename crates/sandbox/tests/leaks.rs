@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{command, engine, exec, request};
 use jail::zygote::Image;
-use sandbox::{Containers, Outcome, Request};
+use sandbox::{Containers, Outcome, Pool, Request};
 
 /// How many of something, by the environment or by default.
 fn count(name: &str, default: u32) -> u32 {
@@ -76,6 +76,21 @@ async fn many_execs_and_many_sandboxes_leave_nothing() {
         sandbox.stop().await.unwrap();
     }
     assert_eq!(state(&engine).await, before, "after many sandboxes");
+
+    // A pool gives each of its sandboxes once, and ends the rest.
+    let pool = Pool::new(engine.clone(), request(), 4);
+    for round in 0..10 {
+        let (sandbox, _) = pool.claim().await.unwrap();
+        let seen = common::sh(&sandbox, "cat /tmp/mark 2>/dev/null; echo used >/tmp/mark").await;
+        assert_eq!(seen, "", "round {round}: nobody had it before");
+        sandbox.stop().await.unwrap();
+    }
+    while pool.ready() < 4 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(pool.ready(), 4, "and no more");
+    pool.close().await.unwrap();
+    assert_eq!(state(&engine).await, before, "after a pool");
 
     // An image whose /proc is a file fails late: in its groups, with its mounts.
     let image = std::env::temp_dir().join(format!("ringfence-leaks-{}", std::process::id()));
