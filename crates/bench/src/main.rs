@@ -1,11 +1,14 @@
 //! Benchmarks, run by hand: ours and its peers in one interleaved run, as ratios. Machines are noisy; ratios travel.
 
+mod gateways;
 mod peers;
 mod sandboxes;
 mod table;
 
 use std::error::Error;
+use std::fmt::Display;
 use std::io::Write as _;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -24,12 +27,44 @@ enum Benchmark {
         #[arg(long)]
         quick: bool,
     },
+    /// Throughput, latency, requests and memory of the gateway, against squid, tinyproxy and socat (those present)
+    Egress {
+        /// Fewer rounds and shorter streams: ends within 60 seconds
+        #[arg(long)]
+        quick: bool,
+    },
+    /// The same, once this process has a network namespace of its own
+    #[command(hide = true)]
+    EgressRunner {
+        #[arg(long)]
+        quick: bool,
+    },
+    /// The server at the other end, in a namespace of its own
+    #[command(hide = true)]
+    EgressOrigin,
+    /// The client of every contender; prints nanoseconds
+    #[command(hide = true)]
+    EgressClient(gateways::Errand),
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let Benchmark::Sandbox { quick } = Arguments::parse().command;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(sandboxes::compare(if quick { 60 } else { 300 }))?;
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(code) = egress::become_gateway() {
+        return Ok(code);
+    }
+    let report: Box<dyn Display> = match Arguments::parse().command {
+        Benchmark::Sandbox { quick } => Box::new(wait_for(sandboxes::compare(if quick { 60 } else { 300 }))?),
+        Benchmark::Egress { quick } => return Err(gateways::enter_namespace(quick)),
+        Benchmark::EgressRunner { quick } => {
+            let extent = if quick { gateways::QUICK } else { gateways::FULL };
+            Box::new(wait_for(gateways::compare(extent))?)
+        }
+        Benchmark::EgressOrigin => return gateways::serve_origin().map(|()| ExitCode::SUCCESS),
+        Benchmark::EgressClient(errand) => return errand.run().map(|()| ExitCode::SUCCESS),
+    };
     writeln!(std::io::stdout(), "{report}")?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wait_for<T>(work: impl Future<Output = Result<T, Box<dyn Error>>>) -> Result<T, Box<dyn Error>> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

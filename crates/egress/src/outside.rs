@@ -1,7 +1,9 @@
 //! The world outside, as the gateway reaches it: names by our own resolver, then addresses that were judged first.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::Record;
@@ -28,7 +30,15 @@ const MAX_ADDRESSES: usize = 6;
 pub(crate) struct Outside {
     resolver: TokioResolver,
     connect: Duration,
+    /// Addresses as they were answered, judged by nobody, as long as the answer holds.
+    answers: Mutex<HashMap<HostName, Answered>>,
 }
+
+/// Until when, and what.
+type Answered = (Instant, Arc<[IpAddr]>);
+
+/// Names whose addresses are kept.
+const MAX_ANSWERS: usize = 4096;
 
 /// Why the gateway cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -61,18 +71,17 @@ impl Outside {
         options.use_hosts_file = ResolveHosts::Never;
         options.timeout = Duration::from_secs(3);
         options.attempts = 2;
-        Ok(Self { resolver: builder.build().map_err(failed)?, connect })
+        Ok(Self { resolver: builder.build().map_err(failed)?, connect, answers: Mutex::default() })
     }
 
     /// The addresses of a name that may be connected to. Absolute: no search domain is ever tried.
     pub(crate) async fn resolve(&self, name: &HostName, egress: &Egress) -> Result<Vec<IpAddr>, Reason> {
-        let found = tokio::time::timeout(LOOKUP, self.resolver.lookup_ip(format!("{name}."))).await;
-        let found = found.map_err(|_| Reason::Unresolved)?.map_err(|_| Reason::Unresolved)?;
+        let found = self.addresses_of(name).await?;
         let (Egress::Everything { rules } | Egress::Listed { rules }) = egress else { return Err(Reason::NoNetwork) };
         let private = private_answers(rules, name);
         let mut first = Reason::Unresolved;
         let mut usable = Vec::new();
-        for address in found.iter() {
+        for &address in found.iter() {
             match judge(address, private, &rules.deny_cidr) {
                 None => usable.push(address),
                 Some(reason) if first == Reason::Unresolved => first = reason,
@@ -83,6 +92,25 @@ impl Outside {
             return Err(first);
         }
         Ok(interleave(usable))
+    }
+
+    /// All addresses of a name. The resolver remembers answers too, but takes longer to say so than connecting does.
+    async fn addresses_of(&self, name: &HostName) -> Result<Arc<[IpAddr]>, Reason> {
+        let kept = self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some((until, addresses)) = kept
+            && until > Instant::now()
+        {
+            return Ok(addresses);
+        }
+        let found = tokio::time::timeout(LOOKUP, self.resolver.lookup_ip(format!("{name}."))).await;
+        let found = found.map_err(|_| Reason::Unresolved)?.map_err(|_| Reason::Unresolved)?;
+        let addresses: Arc<[IpAddr]> = found.iter().collect();
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        if answers.len() >= MAX_ANSWERS {
+            answers.clear();
+        }
+        answers.insert(name.clone(), (found.valid_until(), Arc::clone(&addresses)));
+        Ok(addresses)
     }
 
     /// An address that a program asked for without a name: listed ones as they are, others like an answer.
@@ -145,6 +173,11 @@ fn interleave(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
 }
 
 async fn race(addresses: &[IpAddr], port: u16) -> Result<TcpStream, Reason> {
+    if let [only] = addresses {
+        // Nothing to race with: no task of its own.
+        let stream = TcpStream::connect((*only, port)).await.map_err(|error| reason_of(&error))?;
+        return if is_to_itself(&stream) { Err(Reason::AnswerOwn) } else { Ok(stream) };
+    }
     let mut running = JoinSet::new();
     let mut waiting = addresses.iter();
     let mut last = Reason::HostUnreachable;
