@@ -85,6 +85,12 @@ pub(crate) enum ImageCommand {
         #[arg(value_parser = parse_text)]
         source: String,
     },
+    /// Pull an image from a registry into the store
+    Pull {
+        /// Its name, such as debian:12 or registry.example.org/team/tools@sha256:…
+        #[arg(value_parser = parse_text)]
+        name: String,
+    },
     /// Show what the store knows of an image
     Inspect {
         /// Its name or digest

@@ -9,6 +9,7 @@ mod config;
 mod digest;
 mod entry;
 mod layout;
+mod pull;
 mod source;
 mod store;
 mod unpack;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 
 pub use config::Config;
 pub use digest::{Digest, DigestError};
+pub use pull::pull;
 pub use source::{Source, SourceError, import};
 pub use store::{Collected, Image, Opened, Store};
 pub use unpack::Limits;
@@ -107,6 +109,12 @@ pub enum ImageError {
         /// What was asked for.
         name: String,
     },
+    /// The registry, or the way to it, said no.
+    #[error("cannot pull the image")]
+    Pull(#[from] registry::PullError),
+    /// The user's logins cannot be read.
+    #[error("cannot read the logins for registries")]
+    Credentials(#[from] registry::CredentialsError),
     /// The daemon said no.
     #[error("the Docker daemon does not give the image `{name}`: {why}")]
     Daemon {
@@ -119,13 +127,15 @@ pub enum ImageError {
 
 impl ImageError {
     /// What the user can do about it.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Pull(error) => return error.hint(),
             Self::Unknown { .. } => Some("see `ringfence image list`; import or pull it first"),
             Self::SeveralFit | Self::NoneFits { .. } => Some("name one by its tag: oci:PATH:TAG or archive:FILE:TAG"),
             Self::NoPlace => Some("set HOME, or RINGFENCE_STORE to a directory"),
             Self::Mismatch { .. } => Some("the source is damaged, or somebody changed it"),
             _ => None,
-        }
+        };
+        hint.map(str::to_owned)
     }
 }

@@ -15,6 +15,7 @@ pub(super) fn run(command: ImageCommand, printer: &mut Printer) -> Exit {
     let result = match command {
         ImageCommand::List => list(printer),
         ImageCommand::Import { source } => import(&source, printer),
+        ImageCommand::Pull { name } => pull(&name, printer),
         ImageCommand::Inspect { name } => inspect(&name, printer),
         ImageCommand::Remove { name } => Store::of_user().and_then(|store| store.remove(&name)),
         ImageCommand::Gc => collect(printer),
@@ -36,7 +37,7 @@ pub(super) fn failed(error: &ImageError, printer: &mut Printer) -> Exit {
 
 fn exit_of(error: &ImageError) -> Exit {
     match error {
-        ImageError::Store { .. } | ImageError::Daemon { .. } => Exit::Provider,
+        ImageError::Store { .. } | ImageError::Daemon { .. } | ImageError::Pull(_) => Exit::Provider,
         _ => Exit::Input,
     }
 }
@@ -83,12 +84,27 @@ fn bring(store: &Store, reference: &str) -> Result<Image, ImageError> {
 
 fn import(source: &str, printer: &mut Printer) -> Result<(), ImageError> {
     let image = bring(&Store::of_user()?, source)?;
+    shown(source, &image, printer);
+    Ok(())
+}
+
+fn pull(name: &str, printer: &mut Printer) -> Result<(), ImageError> {
+    let store = Store::of_user()?;
+    let credentials = registry::Credentials::from_docker_config(None)?;
+    let client = registry::Registry::new(credentials)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| ImageError::Read { path: name.into(), source })?;
+    let image = runtime.block_on(image::pull(&store, &client, name, &Bar::new()))?;
+    shown(name, &image, printer);
+    Ok(())
+}
+
+fn shown(name: &str, image: &Image, printer: &mut Printer) {
     if printer.json() {
-        printer.data(&json!({"schema": "ringfence.image/1", "name": source, "image": image}));
+        printer.data(&json!({"schema": "ringfence.image/1", "name": name, "image": image}));
     } else {
         printer.text(&format!("{}\n", image.digest));
     }
-    Ok(())
 }
 
 fn list(printer: &mut Printer) -> Result<(), ImageError> {
