@@ -72,7 +72,7 @@ async fn a_pulled_image_is_the_same_as_an_imported_one() {
 #[tokio::test]
 async fn a_truncated_blob_keeps_nothing() {
     let place = tempfile::tempdir().unwrap();
-    let path = layout(place.path(), &[archive(&[file("a", &[7; 50_000])])], "{}");
+    let path = layout(place.path(), &[archive(&[file("a", &vec![7; 50_000])])], "{}");
     let store = Store::open(&place.path().join("store")).unwrap();
     let client = Registry::new(Credentials::none()).unwrap();
     let error = image::pull(&store, &client, &serve(&path, true), &()).await.unwrap_err();
