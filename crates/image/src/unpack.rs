@@ -56,6 +56,7 @@ impl Rights {
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 const MAX_DEPTH: usize = 256;
+const NO_TIME: (i64, u32) = (0, 0);
 
 /// Unpacks an archive into the empty directory `root`.
 pub(crate) fn unpack(archive: impl Read, root: &Path, limits: Limits, rights: Rights) -> io::Result<()> {
@@ -104,7 +105,9 @@ fn time(seconds: (i64, u32)) -> Timestamps {
 impl Layer {
     /// A directory of the layer, made with its parents where it is not there. Links are followed inside the layer, as
     /// they would be by a program that has it as its root.
-    fn directory(&self, parts: &[&OsStr]) -> io::Result<OwnedFd> {
+    ///
+    /// One that the archive does not list has the earliest time, not today's: the same layer is the same tree everywhere.
+    fn directory(&mut self, parts: &[&OsStr]) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let mut path = PathBuf::from(".");
@@ -117,7 +120,8 @@ impl Layer {
         let Some((last, above)) = parts.split_last() else { return Err(Errno::NOENT.into()) };
         let parent = self.directory(above)?;
         match mkdirat(&parent, *last, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            Ok(()) => self.times.push((parts.iter().collect(), NO_TIME)),
+            Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(openat2(&self.root, &path, flags, Mode::empty(), inside)?)
@@ -178,7 +182,7 @@ impl Layer {
         Ok(())
     }
 
-    fn link(&self, target: &[u8], parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    fn link(&mut self, target: &[u8], parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
         let parts = parts(target)?;
         let Some((last, above)) = parts.split_last() else { return Err(refused("a link to the root")) };
         let from = self.directory(above)?;
@@ -225,11 +229,12 @@ impl Layer {
 
     fn finish(self) -> io::Result<()> {
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        for (path, mtime) in self.times.iter().rev() {
+        // In the archive's order: of two entries for one directory the later counts.
+        for (path, mtime) in &self.times {
             // A later entry may have put something else in its place.
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             if let Ok(directory) = openat2(&self.root, path, flags, Mode::empty(), inside) {
-                rustix::fs::futimens(&directory, &time(*mtime))?;
+                utimensat(&directory, "", &time(*mtime), AtFlags::EMPTY_PATH)?;
             }
         }
         Ok(())
@@ -248,7 +253,10 @@ fn whiteout(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         // What this layer itself brings is not what it removes.
         Ok(_) => Ok(()),
-        Err(_) => Ok(mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), 0)?),
+        Err(_) => {
+            mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), 0)?;
+            Ok(utimensat(parent, name, &time(NO_TIME), AtFlags::SYMLINK_NOFOLLOW)?)
+        }
     }
 }
 
