@@ -22,6 +22,7 @@ pub(crate) fn request() -> Request {
     let limits = limits.then_some(Limits { memory: 512 << 20, pids: 256, cpu_millis: 2000 });
     Request {
         image: Image::Host,
+        begin_with: None,
         limits,
         disk: 64 << 20,
         mounts: Vec::new(),

@@ -55,6 +55,7 @@ impl World {
     async fn sandbox(&self, name: &str, egress: &Egress) -> (Sandbox, Attachment) {
         let request = Request {
             image: Image::Host,
+            begin_with: None,
             limits: None,
             disk: 64 << 20,
             mounts: Vec::new(),
@@ -279,6 +280,7 @@ fn a_listener_that_dies_is_reported() {
         let mut world = World::new(Limits::default(), None).await;
         let request = Request {
             image: Image::Host,
+            begin_with: None,
             limits: None,
             disk: 64 << 20,
             mounts: Vec::new(),

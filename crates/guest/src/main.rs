@@ -8,6 +8,7 @@ mod commands;
 mod failure;
 mod files;
 mod outbox;
+mod pause;
 mod server;
 mod spawn;
 mod syscalls;

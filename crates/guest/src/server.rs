@@ -14,7 +14,7 @@ use crate::commands::Command;
 use crate::failure::Failure;
 use crate::files::{self, Reading, Writing};
 use crate::outbox::Outbox;
-use crate::{spawn, tree};
+use crate::{pause, spawn, tree};
 
 /// How soon a tree that was killed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -182,6 +182,17 @@ impl Server {
             }),
             Host::List { id, path } => self.answer(id, |server| files::list(id, &path, &mut server.outbox)),
             Host::Ping { id } => self.outbox.urgent(&Guest::Pong { id }),
+            Host::Pause { id } => self.answer(id, |server| {
+                pause::pause()?;
+                server.outbox.urgent(&Guest::Done { id, bytes: 0 });
+                Ok(())
+            }),
+            Host::Resume { id } => self.answer(id, |server| {
+                pause::resume()?;
+                server.outbox.urgent(&Guest::Done { id, bytes: 0 });
+                Ok(())
+            }),
+            Host::Save { id } => self.answer(id, |_| Err(Failure::invalid("only who holds the sandbox can do that"))),
         }
         Ok(())
     }

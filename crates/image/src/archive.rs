@@ -134,7 +134,7 @@ pub(crate) fn import(
         size += bytes;
         store.import_layer(&mut work, file, layer)?;
     }
-    let image = Image { digest: Digest::of(&written), layers, config, size };
+    let image = Image { digest: Digest::of(&written), layers, config, base: None, size };
     store.keep(&image, name)?;
     Ok(image)
 }

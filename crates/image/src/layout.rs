@@ -120,7 +120,7 @@ pub(crate) fn import(
         store.import_layer(&mut work, file, layer)?;
         store.remember_blob(&blob.digest, layer)?;
     }
-    let image = Image { digest, layers, config, size };
+    let image = Image { digest, layers, config, base: None, size };
     store.keep(&image, name)?;
     Ok(image)
 }

@@ -49,7 +49,7 @@ pub async fn pull(
             store.import_layer(&mut work, file, layer)?;
         }
     }
-    let image = Image { digest: own(&resolved.digest)?, layers, config, size };
+    let image = Image { digest: own(&resolved.digest)?, layers, config, base: None, size };
     store.keep(&image, name)?;
     Ok(image)
 }

@@ -41,6 +41,9 @@ pub struct Image {
     pub layers: Vec<Digest>,
     /// What it says about running it.
     pub config: Config,
+    /// What lies below its layers and is in no store: `host`, or `dir:` and a path. It is whatever is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
     /// Bytes of its layers' archives.
     pub size: u64,
 }

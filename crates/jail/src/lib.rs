@@ -11,6 +11,7 @@ pub mod cgroups;
 mod filter;
 mod kvm;
 mod landlock;
+mod layer;
 mod netlink;
 mod nftables;
 pub mod probe;

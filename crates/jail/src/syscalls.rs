@@ -52,6 +52,33 @@ pub(crate) fn unshare(flags: i32) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) }.into()).map(|_| ())
 }
 
+/// Lets [`with_file_owner`] keep its capabilities. A user namespace that is entered later begins without this.
+pub(crate) fn keep_rights_across_owners() -> io::Result<()> {
+    const NO_SETUID_FIXUP: libc::c_ulong = 1 << 2;
+    // WHY: rustix has no form of it that keeps the other bits as they are for a fresh process.
+    // SAFETY: takes plain values.
+    check(unsafe { libc::prctl(libc::PR_SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0) }.into()).map(|_| ())
+}
+
+/// Does something while what this thread makes on file systems belongs to `owner`.
+pub(crate) fn with_file_owner<T>(owner: u32, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let set = |owner: u32| {
+        // WHY: no safe form. They return the old value and never say whether they worked; asking again does.
+        // SAFETY: take plain values.
+        unsafe {
+            libc::setfsuid(owner);
+            libc::setfsgid(owner);
+            (libc::setfsuid(u32::MAX), libc::setfsgid(u32::MAX))
+        }
+    };
+    if owner == 0 {
+        return work();
+    }
+    let wanted = owner.cast_signed();
+    let result = if set(owner) == (wanted, wanted) { work() } else { Err(io::Error::from_raw_os_error(libc::EPERM)) };
+    if set(0) == (0, 0) { result } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+}
+
 /// Ends this process at once.
 pub(crate) fn exit_now(code: i32) -> ! {
     // WHY: exit handlers of the parent must not run in a child.

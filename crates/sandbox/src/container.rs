@@ -13,6 +13,7 @@ use tokio::net::UnixStream;
 use crate::programs::{GUEST, ZYGOTE};
 use crate::sandbox::{Backing, Sandbox, StartError};
 use crate::session::Session;
+use crate::snapshot::{Changes, Snapshot};
 
 /// Files per byte of disk: enough for source trees, few enough that an inode bomb ends early.
 const BYTES_PER_INODE: u64 = 4096;
@@ -22,6 +23,8 @@ const BYTES_PER_INODE: u64 = 4096;
 pub struct Request {
     /// Its root.
     pub image: Image,
+    /// What another sandbox had become; then its image is that sandbox's, and `image` is not looked at.
+    pub begin_with: Option<Snapshot>,
     /// Memory, processes and cpu; `None` where the plan says that nothing holds them.
     pub limits: Option<Limits>,
     /// Bytes that it may write.
@@ -65,6 +68,16 @@ impl Backing for Held {
     fn stop(&mut self) -> Result<(), StartError> {
         Ok(self.zygote.lock().unwrap_or_else(PoisonError::into_inner).destroy(self.id)?)
     }
+
+    fn freeze(&mut self) -> Result<Snapshot, StartError> {
+        // Both come from one row of numbers, so this one is new too.
+        self.zygote.lock().unwrap_or_else(PoisonError::into_inner).freeze(self.id, self.id)?;
+        Ok(Snapshot::new(Arc::clone(&self.zygote), self.id))
+    }
+
+    fn changes(&self) -> Option<Changes> {
+        Some(Changes::new(Arc::clone(&self.zygote), self.id))
+    }
 }
 
 impl Containers {
@@ -101,7 +114,10 @@ impl Containers {
         let spec = Spec {
             id,
             name: format!("ringfence-{}-{id}", self.run),
-            image: request.image,
+            image: match &request.begin_with {
+                Some(snapshot) => Image::Snapshot(snapshot.number(&self.zygote)?),
+                None => request.image,
+            },
             limits: request.limits,
             disk: request.disk,
             inodes: (request.disk / BYTES_PER_INODE).max(1024),

@@ -12,6 +12,7 @@ mod registry;
 mod sandbox;
 mod session;
 mod share;
+mod snapshot;
 mod tree;
 
 pub use container::{Capture, Containers, Request};
@@ -23,5 +24,6 @@ pub use registry::{Registered, Run, runs};
 pub use sandbox::{Completed, Overflow, ReadError, Sandbox, StartError};
 pub use session::{Session, SessionError};
 pub use share::share;
+pub use snapshot::{Archive, Changes, Snapshot};
 pub use tree::{Transferred, TreeError, TreeLimits};
 pub use wire::{Entry, Exec, FailureKind, FileKind, Outcome, Stat, Stream, User, WindowSize};

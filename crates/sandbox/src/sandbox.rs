@@ -9,6 +9,7 @@ use wire::{Entry, Exec, Host, MAX_FRAME, Outcome, Stat, Stream, WriteMode};
 
 use crate::operation::{Event, Running};
 use crate::session::{Session, SessionError};
+use crate::snapshot::{Changes, Snapshot};
 
 /// How much longer than its timeout a command may take before the sandbox is taken for dead.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,6 +34,12 @@ pub enum StartError {
         /// What is wrong with it.
         why: String,
     },
+    /// A snapshot was asked for of something that has no files of its own.
+    #[error("this sandbox has no files of its own to keep")]
+    NoFiles,
+    /// A snapshot belongs to the engine that made it.
+    #[error("the snapshot is of another engine")]
+    OtherEngine,
 }
 
 /// What to do with output above its limit.
@@ -64,6 +71,16 @@ pub type ReadError = SessionError;
 pub(crate) trait Backing: Send + Sync {
     /// Ends it and everything in it, and waits for that.
     fn stop(&mut self) -> Result<(), StartError>;
+
+    /// Ends it and keeps its files.
+    fn freeze(&mut self) -> Result<Snapshot, StartError> {
+        Err(StartError::NoFiles)
+    }
+
+    /// What it changed of its image, if it has one.
+    fn changes(&self) -> Option<Changes> {
+        None
+    }
 }
 
 /// A running sandbox.
@@ -254,6 +271,46 @@ impl Sandbox {
                 }
                 Event::Gone(error) => return Err(error),
                 _ => return Err(SessionError::Died("its guest answered a question with something else".into())),
+            }
+        }
+    }
+
+    /// Ends every process of the sandbox and keeps its files, as they are then, to begin others with. Nothing is copied.
+    pub async fn freeze(mut self) -> Result<Snapshot, StartError> {
+        let Some(mut backing) = self.backing.take() else { return Err(StartError::NoFiles) };
+        let frozen = tokio::task::spawn_blocking(move || {
+            let frozen = backing.freeze();
+            if frozen.is_err() {
+                // What cannot be kept is ended all the same: nobody holds it any more.
+                let _ = backing.stop();
+            }
+            frozen
+        });
+        frozen.await.unwrap_or_else(|error| Err(StartError::Helper(io::Error::other(error))))
+    }
+
+    /// What it changed of its image; `None` where its files are not its own, or another process holds it.
+    pub fn changes(&self) -> Option<Changes> {
+        self.backing.as_ref()?.changes()
+    }
+
+    /// Writes what a sandbox changed of its image, as one layer's archive, while its processes are paused. For a sandbox
+    /// that another process holds.
+    pub async fn save(&self, to: &mut (dyn io::Write + Send)) -> Result<u64, SessionError> {
+        let mut running = self.session.begin(|id| Host::Save { id })?;
+        let mut written = 0_u64;
+        loop {
+            match running.next().await {
+                Event::Output(Stream::Out, bytes) => {
+                    written += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                    to.write_all(&bytes).map_err(|error| SessionError::Failed {
+                        kind: wire::FailureKind::Exhausted,
+                        message: error.to_string(),
+                    })?;
+                }
+                Event::Done(all) if all == written => return Ok(written),
+                Event::Gone(error) => return Err(error),
+                _ => return Err(SessionError::Died("it was saved only in part".into())),
             }
         }
     }

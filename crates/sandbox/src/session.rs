@@ -132,6 +132,24 @@ impl Session {
         }
     }
 
+    /// Stops every process of the sandbox where it is, until [`Session::resume`].
+    pub async fn pause(&self) -> Result<(), SessionError> {
+        self.ask(|id| Host::Pause { id }).await
+    }
+
+    /// Lets the processes of the sandbox go on.
+    pub async fn resume(&self) -> Result<(), SessionError> {
+        self.ask(|id| Host::Resume { id }).await
+    }
+
+    async fn ask(&self, question: impl FnOnce(u32) -> Host) -> Result<(), SessionError> {
+        match self.begin(question)?.next().await {
+            Event::Done(_) => Ok(()),
+            Event::Gone(error) => Err(error),
+            _ => Err(SessionError::Died("its guest answered a question with something else".into())),
+        }
+    }
+
     /// Whether the sandbox is there, as far as we know.
     pub fn is_alive(&self) -> bool {
         self.shared.table().dead.is_none()

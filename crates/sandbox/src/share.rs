@@ -4,7 +4,7 @@
 //! client that goes away takes its operations along, and nothing else.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,18 +16,19 @@ use wire::{Decoder, Guest, Host, MAX_CHUNK, PROTOCOL_VERSION, Stream, WINDOW, en
 
 use crate::operation::{Event, Input, Running};
 use crate::session::{Session, SessionError};
+use crate::snapshot::Changes;
 
 /// Clients at the same time.
 const MAX_CLIENTS: usize = 64;
 
 /// Serves clients until it is dropped.
-pub async fn share(session: Session, listener: UnixListener) {
+pub async fn share(session: Session, changes: Option<Changes>, listener: UnixListener) {
     let mut clients = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
         while clients.try_join_next().is_some() {}
         if clients.len() < MAX_CLIENTS {
-            clients.spawn(serve(session.clone(), stream));
+            clients.spawn(serve(session.clone(), changes.clone(), stream));
         }
     }
 }
@@ -39,9 +40,22 @@ type Sender = mpsc::UnboundedSender<Guest>;
 
 /// What we know of a client's operation.
 struct Open {
-    input: Input,
-    control: mpsc::UnboundedSender<Control>,
-    windows: [Arc<Semaphore>; 2],
+    /// Its input and its orders; what we answer ourselves has neither.
+    running: Option<(Input, mpsc::UnboundedSender<Control>)>,
+    windows: Windows,
+}
+
+/// What a client may be sent of each stream before it takes some.
+type Windows = [Arc<Semaphore>; 2];
+
+fn windows() -> Windows {
+    [(); 2].map(|()| Arc::new(Semaphore::new(usize::try_from(WINDOW).unwrap_or(0))))
+}
+
+impl Open {
+    fn input(&self) -> Option<Input> {
+        self.running.as_ref().map(|(input, _)| input.clone())
+    }
 }
 
 /// What a client asks of an operation that runs.
@@ -50,13 +64,13 @@ enum Control {
     Resize(wire::WindowSize),
 }
 
-async fn serve(session: Session, stream: UnixStream) {
+async fn serve(session: Session, changes: Option<Changes>, stream: UnixStream) {
     let (reader, writer) = stream.into_split();
     let (replies, queue) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     tasks.spawn(write(writer, queue));
     // Whatever ends this ends the client's operations with it: dropping a task drops its operation.
-    let _ = read(&session, reader, &replies, &mut tasks).await;
+    let _ = read(&session, changes.as_ref(), reader, &replies, &mut tasks).await;
 }
 
 async fn write(mut stream: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Guest>) {
@@ -71,6 +85,7 @@ async fn write(mut stream: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Gu
 
 async fn read(
     session: &Session,
+    changes: Option<&Changes>,
     mut stream: OwnedReadHalf,
     replies: &Sender,
     tasks: &mut JoinSet<()>,
@@ -92,7 +107,7 @@ async fn read(
                 Host::Hello { .. } => {}
                 Host::Shutdown => session.shutdown(),
                 Host::Input { id, bytes } => {
-                    let input = open.lock().await.get(&id).map(|open| open.input.clone());
+                    let input = open.lock().await.get(&id).and_then(Open::input);
                     let credit = Guest::Credit { id, bytes: u32::try_from(bytes.len()).unwrap_or(u32::MAX) };
                     // In order: the next frame waits until the command has taken this one.
                     if let Some(input) = input
@@ -102,7 +117,7 @@ async fn read(
                     }
                 }
                 Host::InputEnd { id } => {
-                    let input = open.lock().await.get(&id).map(|open| open.input.clone());
+                    let input = open.lock().await.get(&id).and_then(Open::input);
                     if let Some(input) = input {
                         input.end().await;
                     }
@@ -116,6 +131,11 @@ async fn read(
                         window.add_permits(usize::try_from(bytes).unwrap_or(0).min(room));
                     }
                 }
+                Host::Save { id } => {
+                    let windows = windows();
+                    open.lock().await.insert(id, Open { running: None, windows: windows.clone() });
+                    tasks.spawn(save(id, session.clone(), changes.cloned(), windows, replies.clone()));
+                }
                 first => begin(session, first, &open, replies, tasks).await,
             }
         }
@@ -123,8 +143,8 @@ async fn read(
 }
 
 async fn control(open: &Mutex<HashMap<u32, Open>>, id: u32, what: Control) {
-    if let Some(open) = open.lock().await.get(&id) {
-        let _ = open.control.send(what);
+    if let Some(Open { running: Some((_, control)), .. }) = open.lock().await.get(&id) {
+        let _ = control.send(what);
     }
 }
 
@@ -143,8 +163,9 @@ async fn begin(
         }
         Ok(running) => {
             let (control, orders) = mpsc::unbounded_channel();
-            let windows = [(); 2].map(|()| Arc::new(Semaphore::new(usize::try_from(WINDOW).unwrap_or(0))));
-            open.lock().await.insert(id, Open { input: running.input(), control, windows: windows.clone() });
+            let windows = windows();
+            let own = Some((running.input(), control));
+            open.lock().await.insert(id, Open { running: own, windows: windows.clone() });
             let (open, replies) = (Arc::clone(open), replies.clone());
             tasks.spawn(async move {
                 forward(id, running, orders, &windows, &replies).await;
@@ -177,12 +198,76 @@ fn failure(id: u32, error: SessionError) -> Guest {
     }
 }
 
+/// The most that a client is sent of a sandbox.
+const MAX_SAVED: u64 = 20 << 30;
+
+/// Sends what the sandbox changed of its image. Its processes stand still meanwhile, and go on whatever happens.
+async fn save(id: u32, session: Session, changes: Option<Changes>, windows: Windows, replies: Sender) {
+    let failed = |message: String| Guest::Failed { id, kind: wire::FailureKind::Other, message };
+    let Some(changes) = changes else {
+        let _ = replies.send(failed("this sandbox has no files of its own to keep".into()));
+        return;
+    };
+    if let Err(error) = session.pause().await {
+        let _ = replies.send(failure(id, error));
+        return;
+    }
+    let paused = Paused(session);
+    let (chunks, mut incoming) = mpsc::channel::<io::Result<Vec<u8>>>(4);
+    tokio::task::spawn_blocking(move || {
+        let mut archive = match changes.archive(MAX_SAVED) {
+            Ok(archive) => archive,
+            Err(error) => return drop(chunks.blocking_send(Err(io::Error::other(error)))),
+        };
+        loop {
+            let mut bytes = vec![0; MAX_CHUNK];
+            let read = archive.read(&mut bytes).map(|count| {
+                bytes.truncate(count);
+                bytes
+            });
+            let last = !matches!(&read, Ok(bytes) if !bytes.is_empty());
+            if chunks.blocking_send(read).is_err() || last {
+                return;
+            }
+        }
+    });
+    let mut sent = 0;
+    let ended = loop {
+        match incoming.recv().await {
+            Some(Ok(bytes)) if bytes.is_empty() => break Guest::Done { id, bytes: sent },
+            Some(Ok(bytes)) => {
+                sent += u64::try_from(bytes.len()).unwrap_or(0);
+                let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+                let Ok(permits) = windows[0].acquire_many(count).await else { return };
+                permits.forget();
+                if replies.send(Guest::Output { id, stream: Stream::Out, bytes }).is_err() {
+                    return;
+                }
+            }
+            Some(Err(error)) => break failed(error.to_string()),
+            None => break failed("it could not be read".into()),
+        }
+    };
+    drop(paused);
+    let _ = replies.send(ended);
+}
+
+/// A sandbox whose processes stand still while this is held.
+struct Paused(Session);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let session = self.0.clone();
+        tokio::spawn(async move { session.resume().await });
+    }
+}
+
 /// Hands an operation's events on, as fast as the client takes them.
 async fn forward(
     id: u32,
     mut running: Running,
     mut orders: mpsc::UnboundedReceiver<Control>,
-    windows: &[Arc<Semaphore>; 2],
+    windows: &Windows,
     replies: &Sender,
 ) {
     loop {

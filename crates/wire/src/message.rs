@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::frame::{FrameError, Message};
 
 /// The version that both sides must speak.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 /// How many bytes of a stream may be under way before the receiver grants more.
 pub const WINDOW: u32 = 1 << 20;
 
@@ -150,6 +150,21 @@ pub enum Host {
     /// Are you there?
     Ping {
         /// The question's id.
+        id: u32,
+    },
+    /// Stop every process but the guest where it is.
+    Pause {
+        /// The question's id.
+        id: u32,
+    },
+    /// Let them go on.
+    Resume {
+        /// The question's id.
+        id: u32,
+    },
+    /// Send what was changed of the image as a layer's archive. Asked of whoever holds the sandbox; a guest cannot.
+    Save {
+        /// The transfer's id.
         id: u32,
     },
     /// End everything.
@@ -358,6 +373,9 @@ frames!(Host {
     11 => List [id] { path },
     12 => Ping [id] {},
     13 => Shutdown {},
+    14 => Pause [id] {},
+    15 => Resume [id] {},
+    16 => Save [id] {},
 } chunks {
     write Self::Input { id, bytes } => (3, *id, bytes),
     read 3 => |id, bytes| Self::Input { id, bytes },

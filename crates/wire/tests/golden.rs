@@ -1,4 +1,4 @@
-//! The bytes of protocol version 1. If this changes, raise `PROTOCOL_VERSION`.
+//! The bytes of protocol version 2. If this changes, raise `PROTOCOL_VERSION`.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
@@ -19,7 +19,7 @@ fn host_messages() -> Vec<Host> {
     };
     let (id, path) = (7, String::from("/a"));
     vec![
-        Host::Hello { version: 1 },
+        Host::Hello { version: 2 },
         Host::Exec { id, exec },
         Host::Input { id, bytes: b"in".to_vec() },
         Host::InputEnd { id },
@@ -32,6 +32,9 @@ fn host_messages() -> Vec<Host> {
         Host::List { id, path },
         Host::Ping { id: u32::MAX },
         Host::Shutdown {},
+        Host::Pause { id },
+        Host::Resume { id },
+        Host::Save { id },
     ]
 }
 
@@ -39,7 +42,7 @@ fn guest_messages() -> Vec<Guest> {
     let id = 7;
     let stat = Stat { kind: FileKind::File, size: 5, permissions: 0o644 };
     let mut messages = vec![
-        Guest::Hello { version: 1 },
+        Guest::Hello { version: 2 },
         Guest::Output { id, stream: Stream::Out, bytes: b"out".to_vec() },
         Guest::Output { id, stream: Stream::Err, bytes: b"err".to_vec() },
         Guest::Done { id, bytes: 5 },

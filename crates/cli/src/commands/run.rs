@@ -242,7 +242,7 @@ impl Drop for Shared {
 fn share(sandbox: &Sandbox, run: &str, about: &str) -> Option<Shared> {
     let registered = sandbox::Registered::new(run, about).ok()?;
     let listener = tokio::net::UnixListener::bind(registered.socket()).ok()?;
-    let serving = tokio::spawn(sandbox::share(sandbox.session().clone(), listener));
+    let serving = tokio::spawn(sandbox::share(sandbox.session().clone(), sandbox.changes(), listener));
     Some(Shared { _registered: registered, serving })
 }
 
@@ -283,6 +283,7 @@ async fn start(
             let Bytes(disk) = plan.limits.disk.amount;
             let request = sandbox::Request {
                 image: image?,
+                begin_with: None,
                 limits,
                 disk,
                 mounts: mounts.collect::<Result<_, _>>()?,

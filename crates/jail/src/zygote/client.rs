@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use thiserror::Error;
 
-use super::protocol::{Reply, Request, Spec, receive, send};
+use super::protocol::{Changed, Reply, Request, Spec, receive, send};
 
 /// Why a sandbox could not be created.
 #[derive(Debug, Error)]
@@ -112,7 +112,7 @@ impl Zygote {
         send(&self.socket, request, descriptors).map_err(CreateError::Gone)?;
         match receive::<Reply>(&self.socket).map_err(CreateError::Gone)? {
             Some((Reply::Created { pid }, listeners)) => Ok(Created { pid, listeners }),
-            Some((Reply::Destroyed, _)) => Ok(Created { pid: 0, listeners: Vec::new() }),
+            Some((Reply::Done, _)) => Ok(Created { pid: 0, listeners: Vec::new() }),
             Some((Reply::Failed { step, errno }, _)) => {
                 Err(CreateError::Refused { step, source: io::Error::from_raw_os_error(errno) })
             }
@@ -129,6 +129,28 @@ impl Zygote {
     /// Ends a sandbox and removes what it was made of.
     pub fn destroy(&mut self, id: u32) -> Result<(), CreateError> {
         self.ask(&Request::Destroy { id }, &[]).map(|_| ())
+    }
+
+    /// Ends a sandbox and keeps what it wrote under the number `snapshot`, for [`super::Image::Snapshot`].
+    pub fn freeze(&mut self, id: u32, snapshot: u32) -> Result<(), CreateError> {
+        self.ask(&Request::Freeze { id, snapshot }, &[]).map(|_| ())
+    }
+
+    /// Lets a snapshot go; sandboxes that were forked from it keep what they need.
+    pub fn forget(&mut self, snapshot: u32) -> Result<(), CreateError> {
+        self.ask(&Request::Forget { snapshot }, &[]).map(|_| ())
+    }
+
+    /// Begins to write the changes of a sandbox or snapshot into `data` as a layer's archive of at most `limit` bytes.
+    /// When all is written, `ok` is written to `status`, else what went wrong.
+    pub fn archive(
+        &mut self,
+        what: Changed,
+        limit: u64,
+        data: BorrowedFd<'_>,
+        status: BorrowedFd<'_>,
+    ) -> Result<(), CreateError> {
+        self.ask(&Request::Archive { what, limit }, &[data, status]).map(|_| ())
     }
 
     /// The zygote's own process number.

@@ -8,9 +8,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::home::{Home, Rights};
+use super::image;
 use super::inside::{self, Inside};
 use super::protocol::{Spec, receive, send};
-use super::{During as _, Trouble, image};
+use super::snapshot::Writable;
+use super::{During as _, Trouble};
 use crate::capture::Listeners;
 use crate::cgroups::Group;
 use crate::syscalls::{self, Side};
@@ -25,6 +27,8 @@ pub(super) struct Sandbox {
     pub(super) pid: i32,
     pub(super) pidfd: OwnedFd,
     pub(super) group: Option<Group>,
+    /// What it writes.
+    pub(super) writable: Option<Writable>,
     /// Held while the sandbox lives: nobody else on this machine uses its ids.
     _range: Option<File>,
 }
@@ -70,9 +74,12 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<(
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
     drop((theirs, control));
-    let sandbox = Sandbox { pid, pidfd, group, _range: range };
+    let mut sandbox = Sandbox { pid, pidfd, group, writable: None, _range: range };
     match prepare(home, spec, &sandbox, owner, &ours) {
-        Ok(listeners) => Ok((sandbox, listeners)),
+        Ok((listeners, writable)) => {
+            sandbox.writable = Some(writable);
+            Ok((sandbox, listeners))
+        }
         Err(trouble) => {
             let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
             let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
@@ -91,7 +98,7 @@ fn prepare(
     sandbox: &Sandbox,
     owner: u32,
     orders: &OwnedFd,
-) -> Result<Listeners, Trouble> {
+) -> Result<(Listeners, Writable), Trouble> {
     let proc = format!("/proc/{}", sandbox.pid);
     let count = match home.rights {
         Rights::Root => RANGE,
@@ -106,7 +113,7 @@ fn prepare(
     // From here on both work at the same time: the child on what is its own, we on its root.
     send(orders, &true, &[]).during("telling the sandbox its ids")?;
     let userns = File::open(format!("{proc}/ns/user")).during("opening the user namespace")?;
-    let (tree, bench) = image::build(home, spec, userns.as_fd(), owner)?;
+    let image::Built { tree, bench, writable } = image::build(home, spec, userns.as_fd(), owner)?;
     for part in tree.chunks(PER_PACKET) {
         let places: Vec<&str> = part.iter().map(|(place, _)| place.as_str()).collect();
         let mounts: Vec<BorrowedFd<'_>> = part.iter().map(|(_, mount)| mount.as_fd()).collect();
@@ -119,7 +126,7 @@ fn prepare(
     let mut listeners = Listeners::new();
     loop {
         match receive::<inside::Report>(orders).during("waiting for the guest")? {
-            None => return Ok(listeners),
+            None => return Ok((listeners, writable)),
             Some((inside::Report::Captured, handed)) => listeners = handed,
             Some((inside::Report::Trouble { step, errno }, _)) => return Err(inside::trouble(&step, errno)),
         }

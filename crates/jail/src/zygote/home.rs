@@ -7,6 +7,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{getegid, geteuid};
 
+use super::snapshot::Snapshots;
 use super::{During as _, Trouble, synthetic};
 use crate::cgroups::Parents;
 use crate::filter::{self, SetIdBits};
@@ -31,6 +32,16 @@ pub(super) enum Rights {
     User,
 }
 
+impl Rights {
+    /// How an overlay that is mounted with these rights marks a directory that hides everything below it.
+    pub(super) fn opaque(self) -> &'static str {
+        match self {
+            Self::Root => "trusted.overlay.opaque",
+            Self::User => "user.overlay.opaque",
+        }
+    }
+}
+
 /// What is shared by all sandboxes of a run.
 pub(super) struct Home {
     pub(super) guest: OwnedFd,
@@ -43,6 +54,7 @@ pub(super) struct Home {
     pub(super) id_locks: Option<OwnedFd>,
     pub(super) host_image: Option<synthetic::HostImage>,
     pub(super) id_ranges: u32,
+    pub(super) snapshots: Snapshots,
 }
 
 impl Home {
@@ -62,6 +74,10 @@ impl Home {
             write("uid_map", format!("0 {uid} 1")).during("writing the id maps")?;
             write("gid_map", format!("0 {gid} 1")).during("writing the id maps")?;
         }
+        if rights == Rights::Root {
+            // Acting as another owner of files costs no rights (see `with_file_owner`).
+            syscalls::keep_rights_across_owners().during("keeping rights")?;
+        }
         syscalls::unshare(libc::CLONE_NEWNS).during("entering a mount namespace")?;
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
         mount_change("/", private).during("making the mounts private")?;
@@ -79,6 +95,7 @@ impl Home {
             id_locks,
             host_image: None,
             id_ranges: 0,
+            snapshots: Snapshots::default(),
         })
     }
 }

@@ -1,6 +1,9 @@
 //! A sandbox's root as mounts that are not attached anywhere yet.
 //!
 //! Lower layers are shown with the owners that the sandbox's id range gives them, so nothing is ever copied or chowned.
+//! The writable layer is seen through the same mapping: on its own file system owners are 0 to 65535 whatever the range,
+//! so that a snapshot of it lies below any other sandbox as it is.
+//!
 //! The names in the overlay's options are the workshop's: no path of the host shows up in the sandbox's mountinfo.
 
 use std::ffi::CString;
@@ -9,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use rustix::fs::CWD;
 use rustix::mount::{
@@ -18,6 +22,7 @@ use rustix::mount::{
 
 use super::home::{Home, Rights, SYNTHETIC, WORKSHOP};
 use super::protocol::{Image, Network, Spec};
+use super::snapshot::{Frozen, Writable};
 use super::{During as _, Trouble, synthetic};
 use crate::capture::NAME_SERVER;
 use crate::syscalls::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
@@ -62,14 +67,21 @@ impl Drop for Bench {
     }
 }
 
+/// A root, ready to be handed over.
+pub(super) struct Built {
+    pub(super) tree: Tree,
+    pub(super) bench: Bench,
+    /// The layer that the sandbox writes to.
+    pub(super) writable: Writable,
+}
+
 /// Builds the root that `spec` describes. `userns` is the sandbox's, for its id range; `owner` its root's id on the host.
-pub(super) fn build(
-    home: &mut Home,
-    spec: &Spec,
-    userns: BorrowedFd<'_>,
-    owner: u32,
-) -> Result<(Tree, Bench), Trouble> {
-    if spec.image == Image::Host && home.host_image.is_none() {
+pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner: u32) -> Result<Built, Trouble> {
+    let (image, below) = match &spec.image {
+        Image::Snapshot(id) => home.snapshots.find(*id).during("finding the snapshot")?,
+        image => (image.clone(), Vec::new()),
+    };
+    if has_host(&image) && home.host_image.is_none() {
         home.host_image = Some(synthetic::build().during("building the host image")?);
     }
     let bench = Bench { path: Path::new(WORKSHOP).join(format!("box-{}", spec.id)), attached: 0 };
@@ -78,23 +90,18 @@ pub(super) fn build(
     let options = CString::new(options).unwrap_or_default();
     mount("tmpfs", &bench.path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
         .during("mounting the writable layer")?;
-    let mut workshop = Layers { bench, home, userns, owner, network: spec.network };
+    let kept = detached(&bench.path, false).during("keeping the writable layer")?;
+    let mapped = map_writable(home, &bench.path, userns).during("mapping the writable layer")?;
+    let mut workshop = Layers { bench, home, userns, owner, mapped, network: spec.network };
     let mut tree = Tree::new();
-    match &spec.image {
-        Image::Directory(path) => tree.push((String::new(), workshop.overlay("root", &[path])?)),
-        Image::Layers(paths) => {
-            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-            tree.push((String::new(), workshop.overlay("root", &paths)?));
-        }
-        Image::Host => {
-            tree.push((String::new(), workshop.overlay("root", &[SYNTHETIC])?));
-            tree.push(("usr".into(), workshop.overlay("usr", &["/usr"])?));
-            for name in workshop.home.host_image.iter().flat_map(|image| image.program_directories.clone()) {
-                let programs = detached(&Path::new("/").join(name), false).during("showing the host's programs")?;
-                syscalls::mount_setattr(&programs, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, None, false)
-                    .during("showing the host's programs")?;
-                tree.push((name.into(), programs));
-            }
+    tree.push((String::new(), workshop.overlay("root", &root_layers(&image, &below))?));
+    if has_host(&image) {
+        tree.push(("usr".into(), workshop.overlay("usr", &usr_layers(&image, &below))?));
+        for name in workshop.home.host_image.iter().flat_map(|image| image.program_directories.clone()) {
+            let programs = detached(&Path::new("/").join(name), false).during("showing the host's programs")?;
+            syscalls::mount_setattr(&programs, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, None, false)
+                .during("showing the host's programs")?;
+            tree.push((name.into(), programs));
         }
     }
     for wanted in &spec.mounts {
@@ -108,7 +115,63 @@ pub(super) fn build(
         let shown = if wanted.writable { shown } else { workshop.veil(shown)? };
         tree.push((wanted.target.trim_start_matches('/').to_owned(), shown));
     }
-    Ok((tree, workshop.bench))
+    let writable = Writable { mount: kept, mapped, image, below };
+    Ok(Built { tree, bench: workshop.bench, writable })
+}
+
+/// Whether the host's programs lie below everything.
+fn has_host(image: &Image) -> bool {
+    match image {
+        Image::Host => true,
+        Image::Over(base, _) => has_host(base),
+        _ => false,
+    }
+}
+
+/// What lies below the root, the top one first.
+pub(super) fn root_layers(image: &Image, below: &[Rc<Frozen>]) -> Vec<PathBuf> {
+    let mut layers: Vec<PathBuf> = below.iter().map(|frozen| frozen.part("root")).collect();
+    match image {
+        Image::Host => layers.push(SYNTHETIC.into()),
+        Image::Directory(path) => layers.push(path.into()),
+        Image::Layers(paths) => layers.extend(paths.iter().map(PathBuf::from)),
+        Image::Over(base, paths) => {
+            layers.extend(paths.iter().map(PathBuf::from));
+            layers.extend(root_layers(base, &[]));
+        }
+        Image::Snapshot(_) => {}
+    }
+    layers
+}
+
+/// What lies below the host's /usr of a sandbox, which is a mount of its own: only layers that have one.
+pub(super) fn usr_layers(image: &Image, below: &[Rc<Frozen>]) -> Vec<PathBuf> {
+    let mut layers: Vec<PathBuf> = below.iter().map(|frozen| frozen.part("usr")).collect();
+    if let Image::Over(base, paths) = image {
+        layers.extend(paths.iter().map(|path| Path::new(path).join("usr")));
+        layers.extend(usr_layers(base, &[]));
+    }
+    // Never through a link: it would lead to the host's own files.
+    layers.retain(|path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()));
+    layers
+}
+
+/// Where the writable layer is seen with the sandbox's own ids: there, what the sandbox's root owns belongs to 0.
+const MAPPED: &str = "mapped";
+
+/// Shows the writable layer once more, through the sandbox's mapping. False where the kernel cannot (before 6.3).
+fn map_writable(home: &Home, bench: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
+    if home.rights == Rights::User {
+        // One id, the same for all.
+        return Ok(true);
+    }
+    let shown = detached(bench, false)?;
+    if syscalls::mount_setattr(&shown, 0, Some(userns), false).is_err() {
+        return Ok(false);
+    }
+    fs::create_dir(bench.join(MAPPED))?;
+    move_mount(&shown, c"", CWD, bench.join(MAPPED), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(true)
 }
 
 fn home_maps_ids(home: &Home) -> bool {
@@ -132,21 +195,20 @@ struct Layers<'a> {
     home: &'a Home,
     userns: BorrowedFd<'a>,
     owner: u32,
+    mapped: bool,
     network: Network,
 }
 
 impl Layers<'_> {
     /// An overlay with these directories below, the top one first, and an empty layer of the sandbox's own above.
-    fn overlay(&mut self, name: &str, layers: &[&str]) -> Result<OwnedFd, Trouble> {
+    fn overlay(&mut self, name: &str, layers: &[PathBuf]) -> Result<OwnedFd, Trouble> {
         let directory = self.bench.path.join(name);
         let place = |part: &str| directory.join(part);
         fs::create_dir(&directory).during("making a layer")?;
         for part in ["upper", "work"] {
             fs::create_dir(place(part)).during("making a layer")?;
             fs::set_permissions(place(part), fs::Permissions::from_mode(0o755)).during("making a layer")?;
-            if self.home.rights == Rights::Root {
-                chown(place(part), Some(self.owner), Some(self.owner)).during("giving a layer to the sandbox")?;
-            }
+            self.give(&place(part)).during("giving a layer to the sandbox")?;
         }
         if name == "root" && self.network == Network::Captured {
             self.name_server(&place("upper")).during("writing resolv.conf")?;
@@ -155,31 +217,44 @@ impl Layers<'_> {
         let mut lowers = Vec::new();
         for (number, layer) in layers.iter().enumerate() {
             let lower = place(&number.to_string());
-            attach_lower(Path::new(layer), &lower, idmap).during("attaching a lower layer")?;
+            attach_lower(layer, &lower, idmap).during("attaching a lower layer")?;
             self.bench.attached += 1;
             lowers.push(lower);
         }
-        if lowers.is_empty() {
+        if lowers.is_empty() && name != "usr" {
             // An image of nothing: the kernel wants something to lie below.
             fs::create_dir(place("nothing")).during("making a layer")?;
             lowers.push(place("nothing"));
         }
         if name == "usr" {
-            lowers.insert(0, self.mask(&directory).during("hiding /usr/local")?);
+            // Over the host's, under what sandboxes wrote.
+            lowers.push(self.mask(&directory).during("hiding /usr/local")?);
+            attach_lower(Path::new("/usr"), &place("host"), idmap).during("attaching the host's programs")?;
+            self.bench.attached += 1;
+            lowers.push(place("host"));
         }
+        // Mounted through the mapping by somebody whom it maps: what the overlay makes there has an owner.
+        let (seen, fs_owner) = match (self.mapped, self.home.rights) {
+            (true, Rights::Root) => (self.bench.path.join(MAPPED).join(name), self.owner),
+            _ => (directory.clone(), 0),
+        };
         let overlay = || -> io::Result<OwnedFd> {
             let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
             fsconfig_set_string(fs.as_fd(), "source", "sandbox")?;
             set_lowers(fs.as_fd(), &lowers)?;
-            fsconfig_set_string(fs.as_fd(), "upperdir", place("upper"))?;
-            fsconfig_set_string(fs.as_fd(), "workdir", place("work"))?;
+            fsconfig_set_string(fs.as_fd(), "upperdir", seen.join("upper"))?;
+            fsconfig_set_string(fs.as_fd(), "workdir", seen.join("work"))?;
             if self.home.rights == Rights::User {
                 fsconfig_set_flag(fs.as_fd(), "userxattr")?;
+            } else {
+                // A layer is to be whole by itself: no file in it points to another by a mark of the kernel's.
+                fsconfig_set_string(fs.as_fd(), "redirect_dir", "off")?;
+                fsconfig_set_string(fs.as_fd(), "metacopy", "off")?;
             }
             fsconfig_create(fs.as_fd())?;
             Ok(fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)?)
         };
-        overlay().during("making the overlay")
+        syscalls::with_file_owner(fs_owner, overlay).during("making the overlay")
     }
 
     /// Where programs ask for names. In the top layer, so that whatever an image has in its place is covered.
@@ -190,11 +265,17 @@ impl Layers<'_> {
         fs::set_permissions(&etc, fs::Permissions::from_mode(0o755))?;
         fs::write(&file, format!("nameserver {NAME_SERVER}\noptions timeout:2 attempts:2\n"))?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
-        if self.home.rights == Rights::Root {
-            chown(&etc, Some(self.owner), Some(self.owner))?;
-            chown(&file, Some(self.owner), Some(self.owner))?;
+        self.give(&etc)?;
+        self.give(&file)
+    }
+
+    /// Makes the sandbox's root the owner. Through a mapping, it is already.
+    fn give(&self, path: &Path) -> io::Result<()> {
+        if self.home.rights == Rights::Root && !self.mapped {
+            chown(path, Some(self.owner), Some(self.owner))
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     /// A read-only directory behind an overlay of its own, so that mountinfo does not show where on the host it lies. A
@@ -234,8 +315,7 @@ impl Layers<'_> {
         let mask = directory.join("mask");
         fs::create_dir(&mask)?;
         fs::create_dir(mask.join("local"))?;
-        let opaque = if self.home.rights == Rights::User { "user.overlay.opaque" } else { "trusted.overlay.opaque" };
-        rustix::fs::setxattr(mask.join("local"), opaque, b"y", rustix::fs::XattrFlags::empty())?;
+        rustix::fs::setxattr(mask.join("local"), self.home.rights.opaque(), b"y", rustix::fs::XattrFlags::empty())?;
         for part in ["local/bin", "local/lib", "local/sbin", "local/share"] {
             fs::create_dir(mask.join(part))?;
         }

@@ -5,7 +5,8 @@
 //! If the zygote itself is killed, the kernel ends its sandboxes with it.
 //!
 //! Files tell the story: [`client`](Zygote) starts it, `serve` is its loop, `home` its own surroundings, `create` the
-//! parent's side of a new sandbox, `inside` the child's, `image` and `synthetic` what the sandbox finds as its root.
+//! parent's side of a new sandbox, `inside` the child's, `image` and `synthetic` what the sandbox finds as its root,
+//! `snapshot` what is kept of one that was frozen.
 
 mod client;
 mod create;
@@ -14,12 +15,13 @@ mod image;
 mod inside;
 mod protocol;
 mod serve;
+mod snapshot;
 mod synthetic;
 
 use std::io;
 
 pub use client::{CreateError, Created, Zygote, keep_descriptors_back, spawn_at_3};
-pub use protocol::{Image, Mount, Network, Spec};
+pub use protocol::{Changed, Image, Mount, Network, Spec};
 pub use serve::main;
 
 /// What could not be done, and what the kernel said.

@@ -27,6 +27,10 @@ pub enum Image {
     Directory(String),
     /// Directories on the host that are laid over each other, the top one first.
     Layers(Vec<String>),
+    /// What was changed in a sandbox of another image, as directories on the host, the top one first, over that image.
+    Over(Box<Image>, Vec<String>),
+    /// What a sandbox of this zygote had become when it was frozen.
+    Snapshot(u32),
 }
 
 /// A host path that is shown inside.
@@ -79,6 +83,30 @@ pub(crate) enum Request {
     Destroy {
         id: u32,
     },
+    /// End a sandbox and keep what it wrote, as this snapshot.
+    Freeze {
+        id: u32,
+        snapshot: u32,
+    },
+    /// Nobody will fork this snapshot any more.
+    Forget {
+        snapshot: u32,
+    },
+    /// Write what a sandbox or a snapshot changed of its image, as one layer's archive, into the first descriptor that
+    /// comes with it, and then into the second how that went.
+    Archive {
+        what: Changed,
+        limit: u64,
+    },
+}
+
+/// Whose changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Changed {
+    /// A sandbox that runs.
+    Sandbox(u32),
+    /// A snapshot.
+    Snapshot(u32),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -87,7 +115,7 @@ pub(crate) enum Reply {
     Created {
         pid: i32,
     },
-    Destroyed,
+    Done,
     Failed {
         step: String,
         errno: i32,

@@ -9,8 +9,8 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::create::{Sandbox, create};
 use super::home::Home;
-use super::protocol::{Reply, Request, receive, send};
-use super::{During as _, Trouble};
+use super::protocol::{Changed, Reply, Request, receive, send};
+use super::{During as _, Trouble, snapshot};
 use crate::syscalls;
 
 /// Where whoever starts us leaves the runner's socket and the guest's program.
@@ -20,13 +20,23 @@ const GUEST: i32 = 4;
 /// The zygote's whole life.
 pub fn main() -> ExitCode {
     let (Ok(socket), Ok(guest)) = (syscalls::adopt(SOCKET), syscalls::adopt(GUEST)) else { return ExitCode::from(70) };
-    let mut server = Server { home: Home::make(guest), sandboxes: BTreeMap::new() };
+    let mut server = Server { home: Home::make(guest), sandboxes: BTreeMap::new(), writers: Vec::new() };
     while let Ok(Some(request)) = server.next(&socket) {
         let reply = match request {
             (Request::Create(spec), descriptors) => server.create(&spec, descriptors),
             (Request::Destroy { id }, _) => {
                 server.destroy(id);
-                Ok((Reply::Destroyed, Vec::new()))
+                Ok((Reply::Done, Vec::new()))
+            }
+            (Request::Freeze { id, snapshot }, _) => server.freeze(id, snapshot).map(|()| (Reply::Done, Vec::new())),
+            (Request::Forget { snapshot }, _) => {
+                if let Ok(home) = &mut server.home {
+                    home.snapshots.forget(snapshot);
+                }
+                Ok((Reply::Done, Vec::new()))
+            }
+            (Request::Archive { what, limit }, descriptors) => {
+                server.archive(what, limit, descriptors).map(|()| (Reply::Done, Vec::new()))
             }
         };
         let (reply, listeners) = reply.unwrap_or_else(|Trouble { step, error }| {
@@ -45,6 +55,8 @@ pub fn main() -> ExitCode {
 struct Server {
     home: Result<Home, Trouble>,
     sandboxes: BTreeMap<u32, Sandbox>,
+    /// Children that write archives.
+    writers: Vec<OwnedFd>,
 }
 
 impl Server {
@@ -55,9 +67,20 @@ impl Server {
             set.extend(
                 self.sandboxes.values().map(|sandbox| PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)),
             );
+            set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
             poll(&mut set, None)?;
             let asked = !set[0].revents().is_empty();
-            let ended: Vec<bool> = set[1..].iter().map(|pidfd| !pidfd.revents().is_empty()).collect();
+            let mut ended: Vec<bool> = set[1..].iter().map(|pidfd| !pidfd.revents().is_empty()).collect();
+            let finished = ended.split_off(self.sandboxes.len());
+            drop(set);
+            let mut finished = finished.into_iter();
+            self.writers.retain(|writer| {
+                let done = finished.next().unwrap_or(false);
+                if done {
+                    let _ = waitid(WaitId::PidFd(writer.as_fd()), WaitIdOptions::EXITED);
+                }
+                !done
+            });
             let ids: Vec<u32> =
                 self.sandboxes.keys().copied().zip(ended).filter_map(|(id, ended)| ended.then_some(id)).collect();
             for id in ids {
@@ -94,6 +117,46 @@ impl Server {
             end(&sandbox);
             self.remove_groups(&[sandbox]);
         }
+    }
+
+    /// Ends one sandbox and keeps what it wrote. One that cannot be kept is not ended.
+    fn freeze(&mut self, id: u32, snapshot: u32) -> Result<(), Trouble> {
+        let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
+        let home = self.home.as_mut().map_err(|_| absent()).during("freezing the sandbox")?;
+        let sandbox = self.sandboxes.get_mut(&id).ok_or_else(absent).during("freezing the sandbox")?;
+        let unable = || std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        let writable = sandbox.writable.take_if(|writable| writable.mapped).ok_or_else(unable);
+        let writable = writable.during("freezing the sandbox (needs Linux 6.3 or later)")?;
+        // Nothing writes any more when its processes are gone.
+        end(sandbox);
+        let kept = home.snapshots.keep(snapshot, writable, home.rights);
+        self.destroy(id);
+        kept
+    }
+
+    /// Starts a child that writes an archive, so that nobody else waits for it.
+    fn archive(&mut self, what: Changed, limit: u64, descriptors: Vec<OwnedFd>) -> Result<(), Trouble> {
+        let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
+        let home = self.home.as_ref().map_err(|_| absent()).during("writing a layer")?;
+        let writable = match what {
+            Changed::Sandbox(id) => self.sandboxes.get(&id).and_then(|sandbox| sandbox.writable.as_ref()),
+            Changed::Snapshot(_) => None,
+        };
+        let stacks = match (what, writable) {
+            (Changed::Snapshot(id), _) => home.snapshots.stacks(id).during("writing a layer")?,
+            (_, Some(writable)) if writable.mapped => writable.stacks().during("writing a layer")?,
+            _ => return Err(absent()).during("writing a layer"),
+        };
+        let mut descriptors = descriptors.into_iter();
+        let (Some(data), Some(status)) = (descriptors.next(), descriptors.next()) else {
+            return Err(std::io::Error::from_raw_os_error(libc::EINVAL)).during("writing a layer");
+        };
+        // SAFETY: the zygote never has more than one thread.
+        match unsafe { syscalls::clone_into(0, None) }.during("starting a writer")? {
+            syscalls::Side::Child => snapshot::write(&stacks, limit, data, &status),
+            syscalls::Side::Parent { pidfd, .. } => self.writers.push(pidfd),
+        }
+        Ok(())
     }
 
     /// Ends everything: all at once, then the groups.

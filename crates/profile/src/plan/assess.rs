@@ -215,7 +215,9 @@ pub(super) fn image_plan(reference: &str) -> Image {
     let digest = reference
         .rsplit_once("@sha256:")
         .is_some_and(|(_, hex)| hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let pin = if reference == "host" || reference.starts_with("dir:") {
+    // A snapshot has a digest, and lies on something that may have none: then its reference says on what.
+    let on_host_files = reference.ends_with("+host") || reference.contains("+dir:");
+    let pin = if reference == "host" || reference.starts_with("dir:") || on_host_files {
         Pin::Unpinned
     } else if digest {
         Pin::Digest

@@ -19,6 +19,7 @@ pub(crate) fn request() -> Request {
     let limits = is_root().then_some(Limits { memory: 256 * MIB, pids: 128, cpu_millis: 2000 });
     Request {
         image: Image::Host,
+        begin_with: None,
         limits,
         disk: 64 * MIB,
         mounts: Vec::new(),

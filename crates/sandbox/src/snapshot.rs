@@ -1,0 +1,113 @@
+//! What a sandbox became, kept: to begin others with, or to be written as a layer of an image.
+//!
+//! Files only: no process is carried over.
+
+use std::io::{self, PipeReader, Read};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jail::zygote::{Changed, Zygote};
+
+use crate::sandbox::StartError;
+
+/// A sandbox's files as they were when it was frozen. Sandboxes that begin with it share it and cannot change it. Clones
+/// are the same snapshot; the last one lets it go.
+#[derive(Clone)]
+pub struct Snapshot {
+    kept: Arc<Kept>,
+}
+
+struct Kept {
+    zygote: Arc<Mutex<Zygote>>,
+    id: u32,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("id", &self.kept.id).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // A helper that is gone took it along.
+        let _ = self.zygote.lock().unwrap_or_else(PoisonError::into_inner).forget(self.id);
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(zygote: Arc<Mutex<Zygote>>, id: u32) -> Self {
+        Self { kept: Arc::new(Kept { zygote, id }) }
+    }
+
+    /// Its number, for the helper that keeps it and for no other.
+    pub(crate) fn number(&self, zygote: &Arc<Mutex<Zygote>>) -> Result<u32, StartError> {
+        if Arc::ptr_eq(&self.kept.zygote, zygote) { Ok(self.kept.id) } else { Err(StartError::OtherEngine) }
+    }
+
+    /// Everything that was changed of the image, as one layer's archive of at most `limit` bytes.
+    pub fn archive(&self, limit: u64) -> Result<Archive, StartError> {
+        Archive::begin(&self.kept.zygote, Changed::Snapshot(self.kept.id), limit)
+    }
+}
+
+/// What a sandbox that runs has changed of its image.
+#[derive(Clone)]
+pub struct Changes {
+    zygote: Arc<Mutex<Zygote>>,
+    id: u32,
+}
+
+impl std::fmt::Debug for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changes").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Changes {
+    pub(crate) fn new(zygote: Arc<Mutex<Zygote>>, id: u32) -> Self {
+        Self { zygote, id }
+    }
+
+    /// As they are, as one layer's archive of at most `limit` bytes. Whoever writes meanwhile should be paused.
+    pub(crate) fn archive(&self, limit: u64) -> Result<Archive, StartError> {
+        Archive::begin(&self.zygote, Changed::Sandbox(self.id), limit)
+    }
+}
+
+/// A layer's archive while it is written: read it to its end. An archive that could not be completed ends in an error.
+#[derive(Debug)]
+pub struct Archive {
+    data: PipeReader,
+    status: PipeReader,
+    complete: bool,
+}
+
+impl Archive {
+    pub(crate) fn begin(zygote: &Mutex<Zygote>, what: Changed, limit: u64) -> Result<Self, StartError> {
+        let (data, write_data) = io::pipe().map_err(StartError::Helper)?;
+        let (status, write_status) = io::pipe().map_err(StartError::Helper)?;
+        let mut zygote = zygote.lock().unwrap_or_else(PoisonError::into_inner);
+        zygote.archive(what, limit, write_data.as_fd(), write_status.as_fd())?;
+        Ok(Self { data, status, complete: false })
+    }
+}
+
+impl Read for Archive {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.data.read(buffer)?;
+        if count > 0 || buffer.is_empty() || self.complete {
+            return Ok(count);
+        }
+        let mut said = String::new();
+        self.status.by_ref().take(1000).read_to_string(&mut said)?;
+        match said.as_str() {
+            "ok" => {
+                self.complete = true;
+                Ok(0)
+            }
+            "" => Err(io::Error::other("whoever wrote it died")),
+            why => Err(io::Error::other(why.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Snapshots and forks: what a sandbox became, under others, which cannot change it; and what is kept of it as a layer.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+mod common;
+
+use std::io::Read as _;
+
+use common::{MIB, command, engine, exec, is_root, request, sh};
+use jail::zygote::Image;
+use sandbox::{Containers, Request, Sandbox, Snapshot, StartError};
+
+async fn fork(engine: &Containers, snapshot: &Snapshot) -> Sandbox {
+    engine.create(Request { begin_with: Some(snapshot.clone()), ..request() }).await.unwrap()
+}
+
+/// Every kind of change: made, changed, removed, replaced, in the root and in the host's programs.
+const CHANGES: &str = "
+    mkdir -p /work/deep && echo one > /work/one && ln /work/one /work/two && ln -s one /work/soft
+    echo deep > /work/deep/file && chmod 600 /work/deep/file && mkfifo /work/pipe
+    rm /etc/shells && rm -r /etc/ssl && mkdir /etc/ssl && echo mine > /etc/ssl/only
+    touch -d @1000000000 /work/one
+    # Only root's sandboxes may change the host's programs, as they see them.
+    if [ -w /usr/share ]; then echo tool > /usr/share/tool && rm -f /usr/bin/env; fi";
+/// What shows all of them, the same wherever it runs.
+const SHOW: &str = "
+    stat -c '%n %F %a %u %g %s %h' /work /work/deep /work/deep/file /work/one /work/two /work/pipe /etc/ssl/only
+    [ -w /usr/share ] && stat -c '%n %F %a %u %g %s' /usr/share/tool && ls /usr/bin/env 2>&1
+    stat -c %Y /work/one; readlink /work/soft; cat /work/two /work/deep/file; ls /etc/ssl
+    [ -e /etc/shells ] && echo shells is there; true";
+
+#[tokio::test]
+async fn a_fork_begins_where_its_snapshot_ended() {
+    let engine = engine();
+    let first = engine.create(request()).await.unwrap();
+    sh(&first, CHANGES).await;
+    let before = sh(&first, SHOW).await;
+    assert!(before.contains("/work/one regular file 644 0 0 4 2") && !before.contains("is there"), "{before}");
+    assert_eq!(before.contains("/usr/share/tool"), is_root(), "{before}");
+    let snapshot = first.freeze().await.unwrap();
+    let (one, other) = (fork(&engine, &snapshot).await, fork(&engine, &snapshot).await);
+    assert_eq!(sh(&one, SHOW).await, before);
+    // What one does, the other does not see, nor a later one.
+    sh(&one, "echo changed > /work/one; rm -r /work/deep; touch /etc/shells; rm -f /usr/share/tool || true").await;
+    assert_eq!(sh(&other, SHOW).await, before);
+    assert_eq!(sh(&fork(&engine, &snapshot).await, SHOW).await, before);
+}
+
+#[tokio::test]
+async fn processes_are_not_carried_over() {
+    let engine = engine();
+    let first = engine.create(request()).await.unwrap();
+    sh(&first, "sleep 1000 >/dev/null 2>&1 & echo > /tmp/was-here").await;
+    let snapshot = first.freeze().await.unwrap();
+    let second = fork(&engine, &snapshot).await;
+    let seen = sh(&second, "ls -d /proc/[0-9]* | wc -l; ls /tmp/was-here").await;
+    // The guest, the command's keeper, the shell and its two children at most.
+    assert!(seen.lines().next().unwrap().parse::<u32>().unwrap() <= 6 && seen.ends_with("was-here"), "{seen}");
+}
+
+#[tokio::test]
+async fn owners_are_the_same_in_every_fork() {
+    if !is_root() {
+        return; // One id only.
+    }
+    let engine = engine();
+    let first = engine.create(request()).await.unwrap();
+    sh(
+        &first,
+        "touch /tmp/agent /tmp/high && chown 1000:1000 /tmp/agent && chown 65534:42 /tmp/high && chmod 4755 /tmp/agent",
+    )
+    .await;
+    let ids = |sandbox: Sandbox| async move {
+        let seen = sh(&sandbox, "stat -c '%u:%g %a' /tmp/agent /tmp/high").await;
+        (seen, sandbox)
+    };
+    let (before, first) = ids(first).await;
+    assert_eq!(before, "1000:1000 4755\n65534:42 644");
+    let snapshot = first.freeze().await.unwrap();
+    let (seen, second) = ids(fork(&engine, &snapshot).await).await;
+    assert_eq!(seen, before);
+    // A fork's fork, with other ids again; and root there may change what it was left.
+    let (seen, third) = ids(fork(&engine, &second.freeze().await.unwrap()).await).await;
+    assert_eq!(seen, before);
+    sh(&third, "chown 0:0 /tmp/high && echo x >> /tmp/agent").await;
+}
+
+#[tokio::test]
+async fn very_many_layers_become_one() {
+    let engine = engine();
+    let mut sandbox = engine.create(request()).await.unwrap();
+    sh(&sandbox, CHANGES).await;
+    let before = sh(&sandbox, SHOW).await;
+    for number in 0..30 {
+        let script = format!(
+            "mkdir -p /many/{number} && echo {number} > /many/{number}/file && rm -rf /many/{} && echo {number} > /many/last",
+            number - 2
+        );
+        sh(&sandbox, &script).await;
+        // A directory that hides what was there, again and again.
+        sh(&sandbox, &format!("rm -rf /again && mkdir /again && touch /again/{number}")).await;
+        sandbox = fork(&engine, &sandbox.freeze().await.unwrap()).await;
+        let lowers =
+            sh(&sandbox, "grep -c . /proc/self/mountinfo >/dev/null; ls /many; cat /many/last; ls /again").await;
+        let expected = if number == 0 {
+            "0\nlast\n0\n0".into()
+        } else {
+            format!("{}\n{number}\nlast\n{number}\n{number}", number - 1)
+        };
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&lowers), sorted(&expected), "after {number}");
+    }
+    assert_eq!(sh(&sandbox, SHOW).await, before);
+}
+
+#[tokio::test]
+async fn a_snapshot_outlives_what_it_came_from_and_a_fork_its_snapshot() {
+    let engine = engine();
+    let first = engine.create(request()).await.unwrap();
+    sh(&first, "echo kept > /tmp/file").await;
+    let snapshot = first.freeze().await.unwrap();
+    let second = fork(&engine, &snapshot).await;
+    drop(snapshot);
+    assert_eq!(sh(&second, "cat /tmp/file").await, "kept");
+    let third = fork(&engine, &second.freeze().await.unwrap()).await;
+    assert_eq!(sh(&third, "cat /tmp/file").await, "kept");
+}
+
+#[tokio::test]
+async fn a_snapshot_of_another_engine_is_refused() {
+    let (one, other) = (engine(), engine());
+    let snapshot = one.create(request()).await.unwrap().freeze().await.unwrap();
+    let refused = other.create(Request { begin_with: Some(snapshot), ..request() }).await;
+    assert!(matches!(refused, Err(StartError::OtherEngine)), "{refused:?}");
+}
+
+/// Unpacks an archive beside the host's files as a store would, without one: the names and kinds in it.
+fn names(mut archive: impl std::io::Read) -> Vec<String> {
+    let mut bytes = Vec::new();
+    archive.read_to_end(&mut bytes).unwrap();
+    let mut archive = tar::Archive::new(bytes.as_slice());
+    let entries = archive.entries().unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        let link = entry.link_name().unwrap().map(|link| format!(" -> {}", link.display())).unwrap_or_default();
+        format!("{}{link} {:?}", entry.path().unwrap().display(), entry.header().entry_type())
+    });
+    entries.collect()
+}
+
+#[tokio::test]
+async fn changes_are_one_layer() {
+    let engine = engine();
+    let first = engine.create(request()).await.unwrap();
+    sh(&first, "echo a > /tmp/a; mkdir /tmp/d; echo b > /tmp/d/b; rm /etc/shells").await;
+    let second = fork(&engine, &first.freeze().await.unwrap()).await;
+    sh(&second, "rm -r /tmp/d && mkdir /tmp/d && ln /tmp/a /tmp/b; rm -f /usr/bin/env; ln -s /etc/passwd /tmp/link")
+        .await;
+    let snapshot = second.freeze().await.unwrap();
+    let names = names(snapshot.archive(MIB).unwrap());
+    for expected in [
+        "tmp/a Regular",
+        "tmp/b -> tmp/a Link",
+        "tmp/d Directory",
+        "tmp/d/.wh..wh..opq Regular",
+        "etc/.wh.shells Regular",
+        "usr Directory",
+        "usr/bin/.wh.env Regular",
+        "tmp/link -> /etc/passwd Symlink",
+    ] {
+        let is_there = names.iter().any(|name| name == expected);
+        assert!(is_there || expected.starts_with("usr") && !is_root(), "{expected} in {names:?}");
+    }
+    assert!(!names.iter().any(|name| name.contains("d/b")), "hidden by what came later: {names:?}");
+}
+
+#[tokio::test]
+async fn a_layer_larger_than_its_limit_is_an_error_not_a_part() {
+    let engine = engine();
+    let sandbox = engine.create(request()).await.unwrap();
+    // No blocks at all, and said to be very large.
+    sh(&sandbox, "truncate -s 1T /tmp/sparse").await;
+    let snapshot = sandbox.freeze().await.unwrap();
+    let mut sink = Vec::new();
+    let error = snapshot.archive(MIB).unwrap().read_to_end(&mut sink).unwrap_err();
+    assert!(error.to_string().contains("larger than its limit"), "{error}");
+    assert!(sink.len() <= usize::try_from(MIB).unwrap());
+    // The engine goes on.
+    sh(&fork(&engine, &snapshot).await, "true").await;
+}
+
+#[tokio::test]
+async fn names_that_would_remove_another_file_are_refused() {
+    let sandbox = engine().create(request()).await.unwrap();
+    sh(&sandbox, "touch /tmp/.wh.passwd").await;
+    let snapshot = sandbox.freeze().await.unwrap();
+    let error = snapshot.archive(MIB).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains(".wh."), "{error}");
+}
+
+#[tokio::test]
+async fn a_tree_without_end_is_refused_and_stacked_all_the_same() {
+    let engine = engine();
+    let sandbox = engine.create(request()).await.unwrap();
+    let deep = "chdir '/tmp'; for (1..2000) { mkdir 'd' or die $!; chdir 'd' or die $! }";
+    let completed = exec(&sandbox, command(&["perl", "-e", deep])).await.unwrap();
+    assert_eq!(completed.outcome, sandbox::Outcome::Exited(0));
+    let snapshot = sandbox.freeze().await.unwrap();
+    let error = snapshot.archive(MIB * 10).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("too deep"), "{error}");
+    sh(&fork(&engine, &snapshot).await, "cd /tmp/d/d/d").await;
+}
+
+#[tokio::test]
+async fn links_of_a_sandbox_lead_nowhere_when_it_is_saved() {
+    let sandbox = engine().create(request()).await.unwrap();
+    // In the place of a directory that the writer would enter, and of a file that it would read.
+    sh(
+        &sandbox,
+        "ln -s /proc/self/root/etc /tmp/dir; ln -s /etc/hostname /tmp/file; ln -s /proc/1/environ /tmp/environ",
+    )
+    .await;
+    let snapshot = sandbox.freeze().await.unwrap();
+    let names = names(snapshot.archive(MIB).unwrap());
+    assert!(names.iter().any(|name| name == "tmp/dir -> /proc/self/root/etc Symlink"), "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with("tmp/dir/")), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_saved_layer_is_used_again_over_its_image() {
+    let engine = engine();
+    let sandbox = engine.create(request()).await.unwrap();
+    sh(&sandbox, "echo kept > /opt/file; [ ! -w /usr/share ] || echo kept > /usr/share/kept").await;
+    let show = "cat /opt/file; [ ! -w /usr/share ] || cat /usr/share/kept";
+    let before = sh(&sandbox, show).await;
+    // As a store would have it: the directory of one layer. Plain files only, so that tar(1) can make it.
+    let place = tempfile::tempdir().unwrap();
+    let mut archive = tar::Archive::new(sandbox.freeze().await.unwrap().archive(MIB).unwrap());
+    archive.unpack(place.path()).unwrap();
+    let image = Image::Over(Box::new(Image::Host), vec![place.path().to_str().unwrap().into()]);
+    let sandbox = engine.create(Request { image, ..request() }).await.unwrap();
+    assert_eq!(sh(&sandbox, show).await, before);
+    sh(&sandbox, "ls /usr/bin/perl").await;
+}
+
+#[tokio::test]
+async fn while_it_is_paused_nothing_moves() {
+    let sandbox = engine().create(request()).await.unwrap();
+    sh(&sandbox, "(while :; do echo x >> /tmp/ticks; done) >/dev/null 2>&1 &").await;
+    let size = |sandbox: Sandbox| async move {
+        let size = sandbox.stat("/tmp/ticks").await.unwrap().map_or(0, |stat| stat.size);
+        (size, sandbox)
+    };
+    sandbox.session().pause().await.unwrap();
+    let (before, sandbox) = size(sandbox).await;
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    let (after, sandbox) = size(sandbox).await;
+    assert_eq!(before, after);
+    sandbox.session().resume().await.unwrap();
+    let mut sandbox = sandbox;
+    for _ in 0..500 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        let (now, same) = size(sandbox).await;
+        sandbox = same;
+        if now > after {
+            return;
+        }
+    }
+    panic!("it does not go on");
+}
