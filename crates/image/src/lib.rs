@@ -109,6 +109,24 @@ pub enum ImageError {
         /// What was asked for.
         name: String,
     },
+    /// What was asked for is not the name of an image.
+    #[error("`{name}` does not name an image of a registry")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// Why not.
+        #[source]
+        source: registry::ReferenceError,
+    },
+    /// Neither is it in the store, nor could it be pulled.
+    #[error("there is no image `{name}` in the store")]
+    Absent {
+        /// What was asked for.
+        name: String,
+        /// Why it could not be pulled.
+        #[source]
+        source: Box<ImageError>,
+    },
     /// The registry, or the way to it, said no.
     #[error("cannot pull the image")]
     Pull(#[from] registry::PullError),
@@ -130,6 +148,9 @@ impl ImageError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Pull(error) => return error.hint(),
+            Self::Credentials(error) => return Some(error.hint()),
+            Self::Name { source, .. } => return Some(source.hint()),
+            Self::Absent { source, .. } => return source.hint(),
             Self::Unknown { .. } => Some("see `ringfence image list`; import or pull it first"),
             Self::SeveralFit | Self::NoneFits { .. } => Some("name one by its tag: oci:PATH:TAG or archive:FILE:TAG"),
             Self::NoPlace => Some("set HOME, or RINGFENCE_STORE to a directory"),

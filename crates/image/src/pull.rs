@@ -24,9 +24,7 @@ pub async fn pull(
     name: &str,
     progress: &(dyn Progress + Sync),
 ) -> Result<Image, ImageError> {
-    let reference: Reference = name
-        .parse()
-        .map_err(|error: registry::ReferenceError| ImageError::Malformed { what: "name", why: error.to_string() })?;
+    let reference: Reference = name.parse().map_err(|source| ImageError::Name { name: name.to_owned(), source })?;
     let resolved = registry.resolve(&reference, &Platform::default()).await?;
     let mut work = store.begin()?;
     let mut written = Vec::new();

@@ -191,14 +191,16 @@ impl Store {
         written.and_then(|()| fs::rename(&temporary, path)).map_err(|error| self.failed(error))
     }
 
-    /// The image that a name, or a digest, means.
+    /// The image that a name, or a digest, means. A name with a digest means that digest, whatever brought it here.
     pub fn find(&self, name: &str) -> Result<Image, ImageError> {
         let unknown = || ImageError::Unknown { name: name.to_owned() };
         let digest = if let Ok(digest) = name.parse::<Digest>() {
             digest
         } else {
-            let text = fs::read_to_string(self.root.join("names").join(file_name(name))).map_err(|_| unknown())?;
-            text.parse().map_err(|_| unknown())?
+            // The name itself first: a digest may be that of an index, and the store knows only what was chosen of it.
+            let known = fs::read_to_string(self.root.join("names").join(file_name(name))).ok();
+            let pinned = name.split_once('@').map(|(_, digest)| digest.to_owned());
+            known.or(pinned).and_then(|text| text.parse().ok()).ok_or_else(unknown)?
         };
         let text = fs::read(self.root.join("images").join(format!("{}.json", digest.hex()))).map_err(|_| unknown())?;
         let image: Image = serde_json::from_slice(&text).map_err(|error| self.failed(error.into()))?;

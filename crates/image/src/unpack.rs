@@ -250,14 +250,12 @@ fn whiteout(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
         // Other marks of an old file system; they mean nothing here.
         return Ok(());
     }
-    match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // What this layer itself brings is not what it removes.
-        Ok(_) => Ok(()),
-        Err(_) => {
-            mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), 0)?;
-            Ok(utimensat(parent, name, &time(NO_TIME), AtFlags::SYMLINK_NOFOLLOW)?)
-        }
+    // What this layer itself brings is not what it removes.
+    if statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        return Ok(());
     }
+    mknodat(parent, name, FileType::CharacterDevice, Mode::empty(), 0)?;
+    Ok(utimensat(parent, name, &time(NO_TIME), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 fn is_directory(parent: BorrowedFd<'_>, name: &OsStr) -> bool {
