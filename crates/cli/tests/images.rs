@@ -148,3 +148,24 @@ fn what_cannot_be_pulled_is_an_error_and_what_is_refused_is_not_pulled() {
     }
     assert_eq!(registry.asked(), 1, "only the one that it does not have");
 }
+
+#[test]
+fn progress_is_for_terminals_only() {
+    let place = tempfile::tempdir().unwrap();
+    saved(place.path());
+    let registry = Registry::serve(&layout(place.path(), &["base.tar", "top.tar"], CONFIG));
+    let (code, _, err) = ringfence(place.path(), &["image", "pull", &registry.name]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    // script(1) gives it a terminal.
+    let mut on_terminal = std::process::Command::new("script");
+    let shown = common::command(&place.path().join("other"));
+    let line = format!("{} image pull {}", shown.get_program().to_str().unwrap(), registry.name);
+    on_terminal
+        .args(["-qec", &line, "/dev/null"])
+        .envs(shown.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let output = on_terminal.env("TERM", "xterm").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    // A layer of a few bytes is over before it would be drawn again.
+    assert!(said.contains("fetching layer 1 of 2") && said.contains("MiB, "), "{said}");
+}

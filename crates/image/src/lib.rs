@@ -9,6 +9,7 @@ mod config;
 mod digest;
 mod entry;
 mod layout;
+mod progress;
 mod pull;
 mod source;
 mod store;
@@ -19,21 +20,11 @@ use std::path::PathBuf;
 
 pub use config::Config;
 pub use digest::{Digest, DigestError};
+pub use progress::{Progress, Step};
 pub use pull::pull;
 pub use source::{Source, SourceError, import};
 pub use store::{Collected, Image, Opened, Store};
 pub use unpack::Limits;
-
-/// Whoever wants to know how far an import is.
-pub trait Progress {
-    /// One of so many layers begins, of so many bytes.
-    fn layer(&self, number: usize, of: usize, bytes: u64);
-}
-
-/// Nobody wants to know.
-impl Progress for () {
-    fn layer(&self, _: usize, _: usize, _: u64) {}
-}
 
 /// Why there is no image.
 #[derive(Debug, thiserror::Error)]

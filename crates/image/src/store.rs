@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::digest::{Digest, Measured};
+use crate::progress::Progress;
 use crate::unpack::{Limits, Rights, remove_tree, unpack};
 use crate::{ImageError, compression};
 
@@ -144,14 +145,20 @@ impl Store {
     }
 
     /// Unpacks one layer's archive, compressed or not, and keeps it. `expected` is what its configuration calls it.
-    pub(crate) fn import_layer(&self, work: &mut Work, archive: File, expected: &Digest) -> Result<(), ImageError> {
+    pub(crate) fn import_layer(
+        &self,
+        work: &mut Work,
+        archive: File,
+        expected: &Digest,
+        progress: &dyn Progress,
+    ) -> Result<(), ImageError> {
         if self.has_layer(expected) {
             return Ok(());
         }
         let broken = |source| ImageError::Layer { digest: expected.clone(), source };
         let directory = work.fresh("layer");
         fs::DirBuilder::new().mode(0o755).create(&directory).map_err(|error| self.failed(error))?;
-        let plain = compression::decode(archive).map_err(broken)?;
+        let plain = compression::decode(archive, progress).map_err(broken)?;
         let mut measured = Measured::new(plain, self.limits.bytes);
         unpack(&mut measured, &directory, self.limits, Rights::own()).map_err(broken)?;
         let found = measured.finish().map_err(broken)?;

@@ -1,11 +1,10 @@
 //! `image`: what is in the store, and how it gets there.
 
-use std::io::IsTerminal as _;
-
-use image::{Digest, Image, ImageError, Opened, Progress, Source, Store};
+use image::{Digest, Image, ImageError, Opened, Source, Store};
 use profile::Bytes;
 use serde_json::json;
 
+use super::progress::Bar;
 use crate::args::ImageCommand;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -40,32 +39,6 @@ fn exit_of(error: &ImageError) -> Exit {
         ImageError::Store { .. } | ImageError::Daemon { .. } | ImageError::Pull(_) => Exit::Provider,
         ImageError::Absent { source, .. } => exit_of(source),
         _ => Exit::Input,
-    }
-}
-
-/// One bar for all layers, on a terminal only.
-struct Bar(Option<indicatif::ProgressBar>);
-
-impl Bar {
-    fn new() -> Self {
-        Self(std::io::stderr().is_terminal().then(indicatif::ProgressBar::new_spinner))
-    }
-}
-
-impl Progress for Bar {
-    fn layer(&self, number: usize, of: usize, bytes: u64) {
-        if let Some(bar) = &self.0 {
-            bar.set_message(format!("layer {number} of {of}, {}", Bytes(bytes)));
-            bar.tick();
-        }
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
     }
 }
 
