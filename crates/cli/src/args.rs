@@ -110,7 +110,7 @@ pub(crate) struct RunArguments {
     /// A profile, or a document's path
     #[arg(long, value_name = "PROFILE|FILE", default_value = "T0.H1.N2", value_parser = parse_text)]
     pub(crate) profile: String,
-    /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store
+    /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store or a registry
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
     /// Run the command itself, without the image's entry point before it

@@ -1,28 +1,15 @@
 //! Images through the command: a few static programs, in layers, run with what the image says.
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod common;
 
+use std::path::Path;
+
+use common::{Registry, configuration, is_root, layout, ringfence, sh};
 use image::Digest;
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// The command, with a store of its own.
-fn ringfence(place: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let program =
-        std::env::var_os("RINGFENCE").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_ringfence")), PathBuf::from);
-    let output = Command::new(program).args(arguments).env("RINGFENCE_STORE", place.join("store")).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
-}
-
-fn sh(directory: &Path, script: &str) {
-    let status = Command::new("sh").args(["-euc", script]).current_dir(directory).status().unwrap();
-    assert!(status.success(), "{script}");
-}
+const CONFIG: &str =
+    r#"{"Env":["PATH=/bin","COLOUR=blue"],"User":"app","WorkingDir":"/tmp","Entrypoint":["/bin/busybox"]}"#;
 
 /// An archive as `docker save` writes it: Busybox below, a change above.
 fn saved(place: &Path) -> String {
@@ -37,11 +24,7 @@ fn saved(place: &Path) -> String {
          tar --owner=0 --group=0 -C base -cf base.tar . && tar --owner=0 --group=0 -C top -cf top.tar .",
     );
     let digest = |name: &str| Digest::of(&std::fs::read(place.join(name)).unwrap());
-    let config = format!(
-        r#"{{"architecture":"amd64","os":"linux","config":{{"Env":["PATH=/bin","COLOUR=blue"],"User":"app","WorkingDir":"/tmp","Entrypoint":["/bin/busybox"]}},"rootfs":{{"type":"layers","diff_ids":["{}","{}"]}}}}"#,
-        digest("base.tar"),
-        digest("top.tar")
-    );
+    let config = configuration(&[digest("base.tar"), digest("top.tar")], CONFIG);
     std::fs::write(place.join("config.json"), config).unwrap();
     std::fs::write(
         place.join("manifest.json"),
@@ -109,4 +92,80 @@ fn damaged_and_absent_images_are_errors() {
     let (code, _, err) = ringfence(place.path(), &docker);
     assert_eq!(code, 4);
     assert!(err.contains("Docker daemon"), "{err}");
+}
+
+#[test]
+fn run_pulls_what_the_store_does_not_have() {
+    let place = tempfile::tempdir().unwrap();
+    saved(place.path());
+    let registry = Registry::serve(&layout(place.path(), &["base.tar", "top.tar"], CONFIG));
+    let run = |image: &str| {
+        let (code, out, err) =
+            ringfence(place.path(), &["run", "--image", image, "--user", "0", "--", "cat", "/etc/motd"]);
+        assert_eq!((code, out.as_str()), (0, "hello\n"), "{err}");
+    };
+    run(&registry.name);
+    assert_eq!(registry.asked(), 4, "a manifest, a configuration and two layers");
+    run(&registry.name);
+    let (_, out, _) = ringfence(place.path(), &["--json", "image", "inspect", &registry.name]);
+    let digest = out.split('"').find(|text| text.parse::<Digest>().is_ok()).unwrap();
+    run(&format!("{}@{digest}", registry.name));
+    run(digest);
+    assert_eq!(registry.asked(), 0, "what is here is not asked for");
+    let (code, ..) = ringfence(place.path(), &["image", "pull", &registry.name]);
+    assert_eq!(code, 0);
+    assert_eq!(registry.asked(), 2, "a pull asks what the name means now; the layers are here");
+    // A document's image is brought in the same way.
+    ringfence(place.path(), &["image", "remove", &registry.name]);
+    let document = place.path().join("ringfence.yaml");
+    std::fs::write(&document, format!("profile: T0.H1.N2\nimage: {}\napproval: dev\n", registry.name)).unwrap();
+    let arguments = ["run", "--profile", document.to_str().unwrap(), "--user", "0", "--", "cat", "/etc/motd"];
+    let (code, out, err) = ringfence(place.path(), &arguments);
+    assert_eq!((code, out.as_str()), (0, "hello\n"), "{err}");
+    assert_eq!(registry.asked(), 2);
+}
+
+#[test]
+fn what_cannot_be_pulled_is_an_error_and_what_is_refused_is_not_pulled() {
+    let place = tempfile::tempdir().unwrap();
+    saved(place.path());
+    let registry = Registry::serve(&layout(place.path(), &["base.tar", "top.tar"], CONFIG));
+    let missing = registry.name.replace("demo", "other");
+    let unknown = format!("sha256:{}", "0".repeat(64));
+    for (image, profile, code, says) in [
+        (missing.as_str(), "T0.H1.N2", 4, "check the name, the tag and the digest"),
+        // A port that nobody listens on: the one below all that are given out.
+        ("localhost:1/demo:1", "T0.H1.N2", 4, "cannot reach `localhost:1`"),
+        ("localhost:1/demo:1", "T0.H1.N2", 4, "hint: check the name of the registry"),
+        ("Demo", "T0.H1.N2", 2, "hint: write `demo`"),
+        (&unknown, "T0.H1.N2", 2, "see `ringfence image list`"),
+        (&registry.name, "T2.H1.N2", 3, "grants no arbitrary execution"),
+    ] {
+        let (found, _, err) = ringfence(place.path(), &["run", "--profile", profile, "--image", image, "--", "id"]);
+        assert_eq!(found, code, "{image}: {err}");
+        assert!(err.contains(says), "{image}: {err}");
+        assert!(code == 3 || err.contains(&format!("no image `{image}` in the store")), "{image}: {err}");
+    }
+    assert_eq!(registry.asked(), 1, "only the one that it does not have");
+}
+
+#[test]
+fn progress_is_for_terminals_only() {
+    let place = tempfile::tempdir().unwrap();
+    saved(place.path());
+    let registry = Registry::serve(&layout(place.path(), &["base.tar", "top.tar"], CONFIG));
+    let (code, _, err) = ringfence(place.path(), &["image", "pull", &registry.name]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    // script(1) gives it a terminal.
+    let mut on_terminal = std::process::Command::new("script");
+    let shown = common::command(&place.path().join("other"));
+    let line = format!("{} image pull {}", shown.get_program().to_str().unwrap(), registry.name);
+    on_terminal
+        .args(["-qec", &line, "/dev/null"])
+        .envs(shown.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let output = on_terminal.env("TERM", "xterm").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    // A layer of a few bytes is over before it would be drawn again.
+    assert!(said.contains("fetching layer 1 of 2") && said.contains("MiB, "), "{said}");
 }

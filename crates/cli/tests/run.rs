@@ -86,7 +86,7 @@ fn errors_say_what_to_do() {
         (&["--profile", "T0.H0.N2", "--", "true"], 3, "cannot enforce N2"),
         (&["--profile", "T0.H0.N0", "--", "true"], 3, "justification"),
         (&["--profile", "T2.H1.N2", "--", "true"], 3, "grants no arbitrary execution"),
-        (&["--image", "no-such-image:3.12", "--", "true"], 2, "no image `no-such-image:3.12`"),
+        (&["--image", "localhost:1/no-such-image:3.12", "--", "true"], 4, "no image `localhost:1/no-such-image:3.12`"),
         (&["--image", "archive:/nonexistent.tar", "--", "true"], 2, "cannot read /nonexistent.tar"),
         (&["--profile", "T9.H1.N1", "--", "true"], 2, "hint:"),
         (&["--profile", "/nonexistent.yaml", "--", "true"], 2, "document that exists"),

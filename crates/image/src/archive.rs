@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::digest::{Digest, too_large};
 use crate::entry::{Kind, read_all};
+use crate::progress::{Step, Watched};
 use crate::store::{Image, Store, Work};
 use crate::{ImageError, Progress, config};
 
@@ -110,6 +111,7 @@ pub(crate) fn import(
 ) -> Result<Image, ImageError> {
     let mut work = store.begin()?;
     let failed = |source| ImageError::Read { path: path.to_owned(), source };
+    let archive = Watched::new(archive, progress);
     let members = Members::read(archive, &mut work, store.archive_limit()).map_err(failed)?;
     let malformed = |why: String| ImageError::Malformed { what: "archive", why };
     let manifest: Vec<Entry> =
@@ -130,9 +132,9 @@ pub(crate) fn import(
     for (number, (member, layer)) in entry.layers.iter().zip(&layers).enumerate() {
         let file = members.file(member)?;
         let bytes = file.metadata().map_err(failed)?.len();
-        progress.layer(number + 1, layers.len(), bytes);
+        progress.begin(Step::Unpacking(number + 1, layers.len()), Some(bytes));
         size += bytes;
-        store.import_layer(&mut work, file, layer)?;
+        store.import_layer(&mut work, file, layer, progress)?;
     }
     let image = Image { digest: Digest::of(&written), layers, config, base: None, size };
     store.keep(&image, name)?;

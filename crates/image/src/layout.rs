@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::digest::{Digest, Measured};
 use crate::store::{Image, Store};
-use crate::{ImageError, Progress, config};
+use crate::{ImageError, Progress, Step, config};
 
 /// The longest document of an image.
 const MAX_DOCUMENT: u64 = 4 << 20;
@@ -105,7 +105,6 @@ pub(crate) fn import(
     let mut work = store.begin()?;
     let mut size = 0;
     for (number, (blob, layer)) in manifest.layers.iter().zip(&layers).enumerate() {
-        progress.layer(number + 1, layers.len(), blob.size);
         let path = layout.path(&blob.digest);
         let failed = |source| ImageError::Read { path: path.clone(), source };
         let file = File::open(&path).map_err(failed)?;
@@ -117,7 +116,8 @@ pub(crate) fn import(
         if found != blob.digest {
             return Err(ImageError::Mismatch { what: "a blob", expected: blob.digest.clone(), found });
         }
-        store.import_layer(&mut work, file, layer)?;
+        progress.begin(Step::Unpacking(number + 1, layers.len()), Some(blob.size));
+        store.import_layer(&mut work, file, layer, progress)?;
         store.remember_blob(&blob.digest, layer)?;
     }
     let image = Image { digest, layers, config, base: None, size };

@@ -9,6 +9,7 @@ mod config;
 mod digest;
 mod entry;
 mod layout;
+mod progress;
 mod pull;
 mod save;
 mod source;
@@ -20,22 +21,12 @@ use std::path::PathBuf;
 
 pub use config::Config;
 pub use digest::{Digest, DigestError};
+pub use progress::{Progress, Step};
 pub use pull::pull;
 pub use save::{Below, save};
 pub use source::{Source, SourceError, import};
 pub use store::{Collected, Image, Opened, Store};
 pub use unpack::Limits;
-
-/// Whoever wants to know how far an import is.
-pub trait Progress {
-    /// One of so many layers begins, of so many bytes.
-    fn layer(&self, number: usize, of: usize, bytes: u64);
-}
-
-/// Nobody wants to know.
-impl Progress for () {
-    fn layer(&self, _: usize, _: usize, _: u64) {}
-}
 
 /// Why there is no image.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +102,24 @@ pub enum ImageError {
         /// What was asked for.
         name: String,
     },
+    /// What was asked for is not the name of an image.
+    #[error("`{name}` does not name an image of a registry")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// Why not.
+        #[source]
+        source: registry::ReferenceError,
+    },
+    /// Neither is it in the store, nor could it be pulled.
+    #[error("there is no image `{name}` in the store")]
+    Absent {
+        /// What was asked for.
+        name: String,
+        /// Why it could not be pulled.
+        #[source]
+        source: Box<ImageError>,
+    },
     /// The registry, or the way to it, said no.
     #[error("cannot pull the image")]
     Pull(#[from] registry::PullError),
@@ -132,6 +141,9 @@ impl ImageError {
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Pull(error) => return error.hint(),
+            Self::Credentials(error) => return Some(error.hint()),
+            Self::Name { source, .. } => return Some(source.hint()),
+            Self::Absent { source, .. } => return source.hint(),
             Self::Unknown { .. } => Some("see `ringfence image list`; import or pull it first"),
             Self::SeveralFit | Self::NoneFits { .. } => Some("name one by its tag: oci:PATH:TAG or archive:FILE:TAG"),
             Self::NoPlace => Some("set HOME, or RINGFENCE_STORE to a directory"),

@@ -7,7 +7,7 @@ use registry::{Descriptor, Platform, Reference, Registry};
 
 use crate::digest::Digest;
 use crate::store::{Image, Store, Work};
-use crate::{ImageError, Progress, config};
+use crate::{ImageError, Progress, Step, config};
 
 /// The two crates' digests are the same text.
 fn own(digest: &registry::Digest) -> Result<Digest, ImageError> {
@@ -24,13 +24,11 @@ pub async fn pull(
     name: &str,
     progress: &(dyn Progress + Sync),
 ) -> Result<Image, ImageError> {
-    let reference: Reference = name
-        .parse()
-        .map_err(|error: registry::ReferenceError| ImageError::Malformed { what: "name", why: error.to_string() })?;
+    let reference: Reference = name.parse().map_err(|source| ImageError::Name { name: name.to_owned(), source })?;
     let resolved = registry.resolve(&reference, &Platform::default()).await?;
     let mut work = store.begin()?;
     let mut written = Vec::new();
-    let mut file = fetch(store, registry, &reference, &resolved.config, &mut work).await?;
+    let mut file = fetch(store, registry, &reference, &resolved.config, &mut work, &()).await?;
     file.read_to_end(&mut written).map_err(|error| store.failed(error))?;
     let (config, layers) = config::read(&written)?;
     if layers.len() != resolved.layers.len() {
@@ -41,12 +39,13 @@ pub async fn pull(
     }
     let mut size = 0;
     for (number, (blob, layer)) in resolved.layers.iter().zip(&layers).enumerate() {
-        progress.layer(number + 1, layers.len(), blob.size);
         size += blob.size;
         // The configuration, which was checked, says what a layer contains: one that is here need not be fetched.
         if !store.has_layer(layer) {
-            let file = fetch(store, registry, &reference, blob, &mut work).await?;
-            store.import_layer(&mut work, file, layer)?;
+            progress.begin(Step::Fetching(number + 1, layers.len()), Some(blob.size));
+            let file = fetch(store, registry, &reference, blob, &mut work, progress).await?;
+            progress.begin(Step::Unpacking(number + 1, layers.len()), Some(blob.size));
+            store.import_layer(&mut work, file, layer, progress)?;
         }
     }
     let image = Image { digest: own(&resolved.digest)?, layers, config, base: None, size };
@@ -60,9 +59,10 @@ async fn fetch(
     reference: &Reference,
     blob: &Descriptor,
     work: &mut Work,
+    progress: &(dyn Progress + Sync),
 ) -> Result<File, ImageError> {
     let mut file = work.file().map_err(|error| store.failed(error))?;
-    registry.blob(reference, blob, &mut file, &|_| {}).await?;
+    registry.blob(reference, blob, &mut file, &|bytes| progress.done(bytes)).await?;
     file.seek(SeekFrom::Start(0)).map_err(|error| store.failed(error))?;
     Ok(file)
 }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::store::{Image, Store};
-use crate::{ImageError, Progress, archive, layout};
+use crate::{ImageError, Progress, Step, archive, layout};
 
 /// A source of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,10 +89,12 @@ pub fn import(store: &Store, source: &Source, progress: &dyn Progress) -> Result
         Source::Layout(path, tag) => layout::import(store, path, tag.as_deref(), &name, progress),
         Source::Archive(path, tag) => {
             let file = File::open(path).map_err(|source| ImageError::Read { path: path.clone(), source })?;
+            progress.begin(Step::Reading, file.metadata().ok().map(|metadata| metadata.len()));
             archive::import(store, path, BufReader::new(file), tag.as_deref(), &name, progress)
         }
         Source::Daemon(image) => {
             let stream = saved_by_daemon(image)?;
+            progress.begin(Step::Reading, None);
             archive::import(store, &PathBuf::from(&name), stream, None, &name, progress)
         }
         Source::Name(name) => store.find(name),

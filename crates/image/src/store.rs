@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::digest::{Digest, Measured};
+use crate::progress::Progress;
 use crate::unpack::{Limits, Rights, remove_tree, unpack};
 use crate::{ImageError, compression};
 
@@ -147,14 +148,20 @@ impl Store {
     }
 
     /// Unpacks one layer's archive, compressed or not, and keeps it. `expected` is what its configuration calls it.
-    pub(crate) fn import_layer(&self, work: &mut Work, archive: File, expected: &Digest) -> Result<(), ImageError> {
+    pub(crate) fn import_layer(
+        &self,
+        work: &mut Work,
+        archive: File,
+        expected: &Digest,
+        progress: &dyn Progress,
+    ) -> Result<(), ImageError> {
         if self.has_layer(expected) {
             return Ok(());
         }
         let broken = |source| ImageError::Layer { digest: expected.clone(), source };
         let directory = work.fresh("layer");
         fs::DirBuilder::new().mode(0o755).create(&directory).map_err(|error| self.failed(error))?;
-        let plain = compression::decode(archive).map_err(broken)?;
+        let plain = compression::decode(archive, progress).map_err(broken)?;
         let mut measured = Measured::new(plain, self.limits.bytes);
         unpack(&mut measured, &directory, self.limits, Rights::own()).map_err(broken)?;
         let found = measured.finish().map_err(broken)?;
@@ -194,14 +201,16 @@ impl Store {
         written.and_then(|()| fs::rename(&temporary, path)).map_err(|error| self.failed(error))
     }
 
-    /// The image that a name, or a digest, means.
+    /// The image that a name, or a digest, means. A name with a digest means that digest, whatever brought it here.
     pub fn find(&self, name: &str) -> Result<Image, ImageError> {
         let unknown = || ImageError::Unknown { name: name.to_owned() };
         let digest = if let Ok(digest) = name.parse::<Digest>() {
             digest
         } else {
-            let text = fs::read_to_string(self.root.join("names").join(file_name(name))).map_err(|_| unknown())?;
-            text.parse().map_err(|_| unknown())?
+            // The name itself first: a digest may be that of an index, and the store knows only what was chosen of it.
+            let known = fs::read_to_string(self.root.join("names").join(file_name(name))).ok();
+            let pinned = name.split_once('@').map(|(_, digest)| digest.to_owned());
+            known.or(pinned).and_then(|text| text.parse().ok()).ok_or_else(unknown)?
         };
         let text = fs::read(self.root.join("images").join(format!("{}.json", digest.hex()))).map_err(|_| unknown())?;
         let image: Image = serde_json::from_slice(&text).map_err(|error| self.failed(error.into()))?;

@@ -6,9 +6,10 @@ mod common;
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-use common::{archive, file, layout};
-use image::{Source, Store};
+use common::{archive, docker_archive, file, layout};
+use image::{Progress, Source, Step, Store};
 use registry::{Credentials, Registry};
 
 /// Serves a layout as the repository `demo` with the tag `1`; `break_blobs` cuts the end off every layer.
@@ -80,4 +81,48 @@ async fn a_truncated_blob_keeps_nothing() {
     assert!(store.list().unwrap().is_empty());
     assert_eq!(std::fs::read_dir(place.path().join("store/layers")).unwrap().count(), 0);
     assert_eq!(std::fs::read_dir(place.path().join("store/work")).unwrap().count(), 0);
+}
+
+/// Every step, with its bytes and how far it came.
+#[derive(Default)]
+struct Heard(Mutex<Vec<(Step, Option<u64>, u64)>>);
+
+impl Progress for Heard {
+    fn begin(&self, step: Step, bytes: Option<u64>) {
+        self.0.lock().unwrap().push((step, bytes, 0));
+    }
+
+    fn done(&self, bytes: u64) {
+        let mut heard = self.0.lock().unwrap();
+        let (_, _, done) = heard.last_mut().unwrap();
+        assert!(*done <= bytes);
+        *done = bytes;
+    }
+}
+
+#[tokio::test]
+async fn progress_is_told_in_bytes_to_the_last_one() {
+    let place = tempfile::tempdir().unwrap();
+    let layers = [archive(&[file("a", &vec![7; 3_000_000])]), archive(&[file("b", b"two")])];
+    let path = layout(place.path(), &layers, "{}");
+    let client = Registry::new(Credentials::none()).unwrap();
+    let store = |name: &str| Store::open(&place.path().join(name)).unwrap();
+    let steps = |heard: Heard| {
+        let heard = heard.0.into_inner().unwrap();
+        // What marks the end of a tar file need not be read.
+        let end = |step: &Step| if *step == Step::Reading { 1024 } else { 0 };
+        assert!(heard.iter().all(|(step, bytes, done)| bytes.unwrap() - done <= end(step)), "{heard:?}");
+        heard.into_iter().map(|(step, ..)| step).collect::<Vec<_>>()
+    };
+    let heard = Heard::default();
+    image::pull(&store("pulled"), &client, &serve(&path, false), &heard).await.unwrap();
+    let expected = [Step::Fetching(1, 2), Step::Unpacking(1, 2), Step::Fetching(2, 2), Step::Unpacking(2, 2)];
+    assert_eq!(steps(heard), expected);
+    let heard = Heard::default();
+    image::import(&store("layout"), &Source::Layout(path, None), &heard).unwrap();
+    assert_eq!(steps(heard), [Step::Unpacking(1, 2), Step::Unpacking(2, 2)]);
+    let heard = Heard::default();
+    let saved = docker_archive(place.path(), &layers, "{}");
+    image::import(&store("saved"), &Source::Archive(saved, None), &heard).unwrap();
+    assert_eq!(steps(heard), [Step::Reading, Step::Unpacking(1, 2), Step::Unpacking(2, 2)]);
 }

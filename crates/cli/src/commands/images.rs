@@ -1,11 +1,10 @@
 //! `image`: what is in the store, and how it gets there.
 
-use std::io::IsTerminal as _;
-
-use image::{Image, ImageError, Opened, Progress, Source, Store};
+use image::{Digest, Image, ImageError, Opened, Source, Store};
 use profile::Bytes;
 use serde_json::json;
 
+use super::progress::Bar;
 use crate::args::ImageCommand;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -38,40 +37,22 @@ pub(super) fn failed(error: &ImageError, printer: &mut Printer) -> Exit {
 fn exit_of(error: &ImageError) -> Exit {
     match error {
         ImageError::Store { .. } | ImageError::Daemon { .. } | ImageError::Pull(_) => Exit::Provider,
+        ImageError::Absent { source, .. } => exit_of(source),
         _ => Exit::Input,
     }
 }
 
-/// One bar for all layers, on a terminal only.
-struct Bar(Option<indicatif::ProgressBar>);
-
-impl Bar {
-    fn new() -> Self {
-        Self(std::io::stderr().is_terminal().then(indicatif::ProgressBar::new_spinner))
-    }
-}
-
-impl Progress for Bar {
-    fn layer(&self, number: usize, of: usize, bytes: u64) {
-        if let Some(bar) = &self.0 {
-            bar.set_message(format!("layer {number} of {of}, {}", Bytes(bytes)));
-            bar.tick();
-        }
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-/// The image that a reference means, brought into the store if need be and held for use.
+/// The image that a reference means, brought into the store if need be and held for use. A registry is asked only for
+/// what the store does not have.
 pub(super) fn open(reference: &str) -> Result<Opened, ImageError> {
     let store = Store::of_user()?;
-    let image = bring(&store, reference)?;
+    let image = match bring(&store, reference) {
+        // To a registry a bare digest would be an image that is called `sha256`.
+        Err(ImageError::Unknown { name }) if name.parse::<Digest>().is_err() => {
+            fetch(&store, &name).map_err(|source| ImageError::Absent { name, source: Box::new(source) })?
+        }
+        brought => brought?,
+    };
     store.use_image(&image)
 }
 
@@ -89,14 +70,18 @@ fn import(source: &str, printer: &mut Printer) -> Result<(), ImageError> {
 }
 
 fn pull(name: &str, printer: &mut Printer) -> Result<(), ImageError> {
-    let store = Store::of_user()?;
+    let image = fetch(&Store::of_user()?, name)?;
+    shown(name, &image, printer);
+    Ok(())
+}
+
+/// Asks the registry, whatever the store has.
+fn fetch(store: &Store, name: &str) -> Result<Image, ImageError> {
     let credentials = registry::Credentials::from_docker_config(None)?;
     let client = registry::Registry::new(credentials)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|source| ImageError::Read { path: name.into(), source })?;
-    let image = runtime.block_on(image::pull(&store, &client, name, &Bar::new()))?;
-    shown(name, &image, printer);
-    Ok(())
+    runtime.block_on(image::pull(store, &client, name, &Bar::new()))
 }
 
 fn shown(name: &str, image: &Image, printer: &mut Printer) {

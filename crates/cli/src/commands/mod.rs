@@ -8,6 +8,7 @@ mod list;
 mod network;
 mod network_log;
 mod plan;
+mod progress;
 mod run;
 mod sandboxes;
 mod stream;

@@ -7,7 +7,7 @@ use jail::cgroups::Limits;
 use jail::zygote::Network::{Captured, Loopback};
 use jail::zygote::{Image, Mount};
 use profile::{
-    Approval, Bytes, Cause, Document, Located, Millis, MountMode, Overrides, Plan, Problem, Problems, Profile,
+    Approval, Bytes, Cause, Document, Facts, Located, Millis, MountMode, Overrides, Plan, Problem, Problems, Profile,
     Provider, Refusal, Request, Stated, Tooling, Unmet,
 };
 use sandbox::{Capture, Containers, Exec, Sandbox, SessionError, StartError, User};
@@ -133,14 +133,27 @@ fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     }
     document.network.rules.allow.extend(arguments.allow.iter().cloned());
     document.network.rules.deny.extend(arguments.deny.iter().cloned());
-    let approval = document.approval.is_none().then_some(Approval::Operator);
+    let facts = host::kernel_facts();
+    // What is refused anyway is not fetched first.
+    planned(&document, arguments, arguments.image.clone(), &facts)?;
     let (name, image) = open_image(&document, arguments)?;
-    let overrides =
-        Overrides { image: name, justification: arguments.justification.clone(), approval, ..Overrides::default() };
-    let request = Request::resolve(document, &input::environment()?, overrides);
-    let plan = profile::compile(&request, &host::kernel_facts())?;
-    refuse_what_cannot_run(&request, &plan)?;
+    let (request, plan) = planned(&document, arguments, name, &facts)?;
     Ok(Prepared { request, plan, image })
+}
+
+fn planned(
+    document: &Document,
+    arguments: &RunArguments,
+    image: Option<String>,
+    facts: &Facts,
+) -> Result<(Request, Plan), Obstacle> {
+    let approval = document.approval.is_none().then_some(Approval::Operator);
+    let overrides =
+        Overrides { image, justification: arguments.justification.clone(), approval, ..Overrides::default() };
+    let request = Request::resolve(document.clone(), &input::environment()?, overrides);
+    let plan = profile::compile(&request, facts)?;
+    refuse_what_cannot_run(&request, &plan)?;
+    Ok((request, plan))
 }
 
 /// Sound plans that `run` would have to bend: a command where the profile grants none.
