@@ -7,7 +7,7 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{getegid, geteuid};
 
-use super::{During as _, Trouble, synthetic};
+use super::{During as _, Trouble, raise_descriptor_limit, synthetic};
 use crate::cgroups::Parents;
 use crate::filter::{self, SetIdBits};
 use crate::syscalls;
@@ -47,6 +47,8 @@ pub(super) struct Home {
 
 impl Home {
     pub(super) fn make(guest: OwnedFd) -> Result<Self, Trouble> {
+        // Whoever started us may not have: pidfds, groups and locks of many sandboxes are held here.
+        raise_descriptor_limit();
         // Before the workshop hides anything: the groups are found by their paths.
         let parents = Parents::find();
         let rights = if geteuid().is_root() { Rights::Root } else { Rights::User };

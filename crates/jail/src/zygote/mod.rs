@@ -18,7 +18,7 @@ mod synthetic;
 
 use std::io;
 
-pub use client::{CreateError, Created, Zygote, keep_descriptors_back, spawn_at_3};
+pub use client::{CreateError, Created, Zygote, keep_descriptors_back, raise_descriptor_limit, spawn_at_3};
 pub use protocol::{Image, Mount, Network, Spec};
 pub use serve::main;
 
