@@ -103,7 +103,7 @@ lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     tests 'sandboxes' cargo test --release -p sandbox
     debian busybox busybox-static
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi

@@ -1,7 +1,7 @@
 //! Benchmarks, run by hand: ours and its peers in one interleaved run, as ratios. Machines are noisy; ratios travel.
 
 mod gateways;
-mod peers;
+mod proc;
 mod sandboxes;
 mod table;
 
@@ -21,7 +21,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Benchmark {
-    /// Create, exec and destroy, against `posix_spawn`, bwrap, crun and runc (those present)
+    /// Create, exec, destroy, files, many at a time and idle memory, against `posix_spawn`, bwrap, crun, runc and docker
+    /// (those present)
     Sandbox {
         /// Fewer rounds: ends within 40 seconds
         #[arg(long)]
@@ -52,7 +53,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Ok(code);
     }
     let report: Box<dyn Display> = match Arguments::parse().command {
-        Benchmark::Sandbox { quick } => Box::new(wait_for(sandboxes::compare(if quick { 60 } else { 300 }))?),
+        Benchmark::Sandbox { quick } => {
+            let extent = if quick { sandboxes::QUICK } else { sandboxes::FULL };
+            Box::new(wait_for(sandboxes::compare(extent))?)
+        }
         Benchmark::Egress { quick } => return Err(gateways::enter_namespace(quick)),
         Benchmark::EgressRunner { quick } => {
             let extent = if quick { gateways::QUICK } else { gateways::FULL };

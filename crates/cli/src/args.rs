@@ -32,7 +32,7 @@ pub(crate) enum Command {
         document: DocumentArguments,
     },
     /// Run one command in a sandbox
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Look after the sandboxes that run
     #[command(subcommand)]
     Sandbox(SandboxCommand),
@@ -65,6 +65,20 @@ pub(crate) enum SandboxCommand {
         /// The command
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
+    },
+    /// Keep what a sandbox has become as an image: its files, not its processes, which stand still meanwhile
+    Snapshot {
+        /// Its name, from the list
+        name: String,
+        /// What the image is called
+        image: String,
+    },
+    /// Run a command in a new sandbox that begins with the files of one that runs; options as of `run`
+    Fork {
+        /// Its name, from the list
+        name: String,
+        #[command(flatten)]
+        run: Box<RunArguments>,
     },
     /// End a sandbox
     Stop {
@@ -113,6 +127,9 @@ pub(crate) struct RunArguments {
     /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store or a registry
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// When the command has ended, keep what the sandbox has become as an image of this name
+    #[arg(long, value_name = "NAME", value_parser = parse_text)]
+    pub(crate) save_as: Option<String>,
     /// Run the command itself, without the image's entry point before it
     #[arg(long)]
     pub(crate) no_entrypoint: bool,

@@ -4,6 +4,7 @@ use std::io::{self, Read, Seek as _, SeekFrom};
 
 use crate::config::Config;
 use crate::digest::{Digest, Measured};
+use crate::progress::{Step, Watched};
 use crate::store::{Image, MAX_LAYERS, Store};
 use crate::{ImageError, Progress};
 
@@ -26,13 +27,14 @@ pub fn save(
 ) -> Result<Image, ImageError> {
     let mut work = store.begin()?;
     let mut file = work.file().map_err(|error| store.failed(error))?;
-    let mut archive = Measured::new(archive, store.archive_limit());
+    progress.begin(Step::Reading, None);
+    let mut archive = Measured::new(Watched::new(archive, progress), store.archive_limit());
     let unfinished = |source| ImageError::Read { path: "what the sandbox changed".into(), source };
     let size = io::copy(&mut archive, &mut file).map_err(unfinished)?;
     let layer = archive.finish().map_err(unfinished)?;
     file.seek(SeekFrom::Start(0)).map_err(|error| store.failed(error))?;
-    progress.layer(1, 1, size);
-    store.import_layer(&mut work, file, &layer)?;
+    progress.begin(Step::Unpacking(1, 1), Some(size));
+    store.import_layer(&mut work, file, &layer, progress)?;
     let (mut layers, config, base, before) = match below {
         Below::Image(image) => (image.layers.clone(), image.config.clone(), image.base.clone(), image.size),
         Below::Unpinned(base) => (Vec::new(), Config::default(), Some(base.to_owned()), 0),

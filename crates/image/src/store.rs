@@ -6,6 +6,7 @@
 //! names/NAME       which image a name means now
 //! blobs/HEX        which layer a compressed blob became, so that it is not fetched again
 //! work/NUMBER/     somebody is importing; held by a lock that dies with them
+//! importers        shared by everybody who imports; the collector waits for nobody, and collects when it has it alone
 //! ```
 //!
 //! Importers work in a directory of their own and rename what is complete, so a killed one leaves nothing half. Whoever
@@ -66,6 +67,8 @@ pub struct Collected {
     pub layers: usize,
     /// What killed importers left.
     pub unfinished: usize,
+    /// Nothing was collected: somebody is importing, and what they bring has no name yet.
+    pub busy: bool,
 }
 
 const PARTS: [&str; 5] = ["layers", "images", "names", "blobs", "work"];
@@ -131,6 +134,19 @@ impl Store {
 
     /// A place to work in, nobody else's; gone when dropped, or at the next collection if we are killed.
     pub(crate) fn begin(&self) -> Result<Work, ImageError> {
+        let importing = self.importers()?;
+        // The collector is quick.
+        flock(&importing, FlockOperation::LockShared).map_err(|errno| self.failed(errno.into()))?;
+        self.work(Some(importing))
+    }
+
+    /// The lock that importers share, and that the collector has alone.
+    fn importers(&self) -> Result<File, ImageError> {
+        let path = self.root.join("importers");
+        File::options().create(true).append(true).open(path).map_err(|error| self.failed(error))
+    }
+
+    fn work(&self, importing: Option<File>) -> Result<Work, ImageError> {
         let base = self.root.join("work");
         for number in 0..1_000_000_u32 {
             let path = base.join(format!("{}-{number}", std::process::id()));
@@ -141,7 +157,7 @@ impl Store {
             }
             let lock = File::open(&path).map_err(|error| self.failed(error))?;
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() && path.is_dir() {
-                return Ok(Work { path, next: 0, _lock: lock });
+                return Ok(Work { path, next: 0, _lock: lock, _importing: importing });
             }
         }
         Err(self.failed(io::Error::from(io::ErrorKind::StorageFull)))
@@ -255,8 +271,12 @@ impl Store {
 
     /// Removes what no name needs and nobody uses, and what killed importers left.
     pub fn collect(&self) -> Result<Collected, ImageError> {
+        let importers = self.importers()?;
+        if flock(&importers, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(Collected { busy: true, ..Collected::default() });
+        }
         let named: Vec<Image> = self.list()?.into_iter().map(|(_, image)| image).collect();
-        let mut collected = Collected { unfinished: self.remove_unlocked("work", |_| true)?, layers: 0 };
+        let mut collected = Collected { unfinished: self.remove_unlocked("work", |_| true)?, ..Collected::default() };
         let in_images = |entry: &str| named.iter().any(|image| entry == format!("{}.json", image.digest.hex()));
         for entry in fs::read_dir(self.root.join("images")).map_err(|error| self.failed(error))?.flatten() {
             if !entry.file_name().to_str().is_some_and(in_images) {
@@ -277,7 +297,7 @@ impl Store {
     /// Removes directories that nobody holds. They are moved out of sight first, so that nobody finds half of one.
     fn remove_unlocked(&self, part: &str, unneeded: impl Fn(&str) -> bool) -> Result<usize, ImageError> {
         let mut removed = 0;
-        let mut work = self.begin()?;
+        let mut work = self.work(None)?;
         for entry in fs::read_dir(self.root.join(part)).map_err(|error| self.failed(error))?.flatten() {
             let name = entry.file_name();
             if !name.to_str().is_some_and(&unneeded) || entry.path() == work.path {
@@ -301,6 +321,8 @@ pub(crate) struct Work {
     path: PathBuf,
     next: u32,
     _lock: File,
+    /// Held by importers: what they brought is not collected before it has a name.
+    _importing: Option<File>,
 }
 
 impl Work {

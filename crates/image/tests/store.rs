@@ -217,3 +217,25 @@ fn sources_are_what_they_say() {
     let error = image::import(&store, &Source::Layout(path, Some("other".into())), &()).unwrap_err();
     assert!(matches!(error, ImageError::NoneFits { .. }));
 }
+
+/// Collects while a layer is unpacked: what has no name yet must stay.
+struct Collector<'a>(&'a Store, std::cell::Cell<bool>);
+
+impl image::Progress for Collector<'_> {
+    fn begin(&self, _: image::Step, _: Option<u64>) {
+        self.1.set(self.0.collect().unwrap().busy);
+    }
+    fn done(&self, _: u64) {}
+}
+
+#[test]
+fn nothing_is_collected_while_somebody_imports() {
+    let place = tempfile::tempdir().unwrap();
+    let store = Store::open(&place.path().join("store")).unwrap();
+    let source = Source::Layout(layout(place.path(), &layers(), CONFIG), None);
+    let collector = Collector(&store, std::cell::Cell::new(false));
+    let image = image::import(&store, &source, &collector).unwrap();
+    assert!(collector.1.get());
+    assert_eq!(store.use_image(&image).unwrap().layers.len(), 2);
+    assert!(!store.collect().unwrap().busy);
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jail::cgroups::Limits;
-use jail::zygote::{Image, Mount, Network, Spec, Zygote};
+use jail::zygote::{Image, Mount, Network, Spec, Zygote, raise_descriptor_limit};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
@@ -81,8 +81,10 @@ impl Backing for Held {
 }
 
 impl Containers {
-    /// Starts the helper process of a run. `run` is part of the names of control groups: unique on this machine.
+    /// Starts the helper process of a run. `run` is part of the names of control groups: unique on this machine. Raises
+    /// this process' soft limit of descriptors to the hard one.
     pub fn start(run: impl Into<String>) -> Result<Self, StartError> {
+        raise_descriptor_limit();
         let zygote = Zygote::start(ZYGOTE, GUEST).map_err(StartError::Helper)?;
         Ok(Self { zygote: Arc::new(Mutex::new(zygote)), next: Arc::new(AtomicU32::new(1)), run: run.into() })
     }

@@ -22,6 +22,8 @@ pub struct Run {
     pub name: String,
     /// What it said of itself: profile and command.
     pub about: String,
+    /// What its sandbox began with.
+    pub image: Option<String>,
     /// Whether its runner lives.
     pub alive: bool,
     directory: PathBuf,
@@ -55,13 +57,16 @@ fn base() -> io::Result<PathBuf> {
 
 impl Registered {
     /// Puts a run on the list.
-    pub fn new(name: &str, about: &str) -> io::Result<Self> {
+    ///
+    /// `image` is what it begins with, for whoever keeps what it becomes.
+    pub fn new(name: &str, about: &str, image: &str) -> io::Result<Self> {
         let (directory, hidden) = (base()?.join(name), base()?.join(format!(".{name}")));
         // Made out of sight, so that whoever sees it sees it locked.
         fs::DirBuilder::new().mode(0o700).create(&hidden)?;
         let lock = File::create(hidden.join("lock"))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         File::create(hidden.join("about"))?.write_all(about.as_bytes())?;
+        File::create(hidden.join("image"))?.write_all(image.as_bytes())?;
         fs::rename(&hidden, &directory)?;
         Ok(Self { directory, name: name.to_owned(), _lock: lock })
     }
@@ -92,7 +97,8 @@ pub fn runs() -> io::Result<Vec<Run>> {
         let Ok(lock) = File::open(directory.join("lock")) else { continue };
         let alive = flock(&lock, FlockOperation::NonBlockingLockShared).is_err();
         let about = fs::read_to_string(directory.join("about")).unwrap_or_default();
-        runs.push(Run { name: entry.file_name().to_string_lossy().into_owned(), about, alive, directory });
+        let image = fs::read_to_string(directory.join("image")).ok();
+        runs.push(Run { name: entry.file_name().to_string_lossy().into_owned(), about, image, alive, directory });
     }
     runs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(runs)

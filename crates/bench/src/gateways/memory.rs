@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::client::{Errand, Task, Way};
 use super::origin;
 use super::ours::Ours;
+use crate::proc::number;
 
 /// How many connections the figure is about.
 const WANTED: u32 = 10_000;
@@ -44,7 +45,7 @@ impl fmt::Display for Memory {
 pub(crate) async fn measure(programs: &TempDir) -> Result<Memory, Box<dyn Error>> {
     let ours = Ours::start(programs, Some(2 * WANTED)).await?;
     let pid = ours.pid();
-    let files = number(&fs::read_to_string(format!("/proc/{pid}/limits"))?, "Max open files")?;
+    let files: u32 = number(&fs::read_to_string(format!("/proc/{pid}/limits"))?, "Max open files")?;
     // Two for each connection: one inside, one outside.
     let connections = (files.saturating_sub(RESERVED) / 2).min(WANTED);
     // One is through already: what the first one allocates is not the connections'.
@@ -79,10 +80,4 @@ async fn begin(ours: &Ours, errand: &Errand) -> Result<Running, Box<dyn Error>> 
 /// The gateway's resident memory in KiB.
 fn resident(pid: u32) -> Result<u32, Box<dyn Error>> {
     number(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS:")
-}
-
-/// The first number of the line that begins so.
-fn number(text: &str, line: &str) -> Result<u32, Box<dyn Error>> {
-    let rest = text.lines().find_map(|found| found.strip_prefix(line)).ok_or("no such line in /proc")?;
-    Ok(rest.split_whitespace().next().ok_or("an empty line in /proc")?.parse()?)
 }

@@ -84,7 +84,7 @@ fn fetch(store: &Store, name: &str) -> Result<Image, ImageError> {
     runtime.block_on(image::pull(store, &client, name, &Bar::new()))
 }
 
-fn shown(name: &str, image: &Image, printer: &mut Printer) {
+pub(super) fn shown(name: &str, image: &Image, printer: &mut Printer) {
     if printer.json() {
         printer.data(&json!({"schema": "ringfence.image/1", "name": name, "image": image}));
     } else {
@@ -125,7 +125,9 @@ fn collect(printer: &mut Printer) -> Result<(), ImageError> {
     let collected = Store::of_user()?.collect()?;
     if printer.json() {
         printer
-            .data(&json!({"schema": "ringfence.gc/1", "layers": collected.layers, "unfinished": collected.unfinished}));
+            .data(&json!({"schema": "ringfence.gc/1", "layers": collected.layers, "unfinished": collected.unfinished, "busy": collected.busy}));
+    } else if collected.busy {
+        printer.text("nothing removed: somebody is importing; try again when they are done\n");
     } else {
         printer.text(&format!("{} layers and {} unfinished imports removed\n", collected.layers, collected.unfinished));
     }

@@ -11,6 +11,7 @@ mod plan;
 mod progress;
 mod run;
 mod sandboxes;
+mod snapshots;
 mod stream;
 mod terminal;
 

@@ -15,7 +15,7 @@ use secrecy::SecretString;
 
 use super::images;
 use super::network::{self, Network, NetworkError};
-use super::{input, plan, stream};
+use super::{input, plan, snapshots, stream};
 use crate::args::RunArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
@@ -108,8 +108,9 @@ fn open_image(document: &Document, arguments: &RunArguments) -> Result<(Option<S
         return Ok((arguments.image.clone(), None));
     }
     let image = images::open(&name).map_err(Obstacle::Image)?;
+    let base = image.image.base.as_ref().map(|base| format!("+{base}")).unwrap_or_default();
     let pinned = if name.contains("@sha256:") { name } else { format!("{name}@{}", image.image.digest) };
-    Ok((Some(pinned), Some(image)))
+    Ok((Some(format!("{pinned}{base}")), Some(image)))
 }
 
 /// The document that the arguments amount to, and its plan on this host.
@@ -136,6 +137,9 @@ fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     let facts = host::kernel_facts();
     // What is refused anyway is not fetched first.
     planned(&document, arguments, arguments.image.clone(), &facts)?;
+    if let Some(name) = &arguments.save_as {
+        snapshots::check_name(name).map_err(Obstacle::Image)?;
+    }
     let (name, image) = open_image(&document, arguments)?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
     Ok(Prepared { request, plan, image })
@@ -152,16 +156,20 @@ fn planned(
         Overrides { image, justification: arguments.justification.clone(), approval, ..Overrides::default() };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
-    refuse_what_cannot_run(&request, &plan)?;
+    refuse_what_cannot_run(&request, &plan, arguments.save_as.is_some())?;
     Ok((request, plan))
 }
 
 /// Sound plans that `run` would have to bend: a command where the profile grants none.
-fn refuse_what_cannot_run(request: &Request, plan: &Plan) -> Result<(), Refusal> {
+fn refuse_what_cannot_run(request: &Request, plan: &Plan, saves: bool) -> Result<(), Refusal> {
     let mut unmet = Vec::new();
     if plan.profile.tooling > Tooling::T0 {
         let reason = format!("`run` runs any command, and {} grants no arbitrary execution", plan.profile);
         unmet.push(Unmet::new(Cause::Contradiction, "tooling.run", reason).hint("choose T0"));
+    }
+    if saves && plan.provider == Provider::Local {
+        let reason = "a local process has no files of its own to keep";
+        unmet.push(Unmet::new(Cause::Contradiction, "save_as", reason).hint("choose H1, or leave --save-as out"));
     }
     if unmet.is_empty() {
         return Ok(());
@@ -216,25 +224,40 @@ async fn execute(
     };
     // While it runs it is on the list, and other commands of the same user may work in it.
     let about = format!("{} {}", plan.profile, arguments.command.join(" "));
-    let shared = share(&sandbox, run, &about);
+    let reference = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
+    let beginning = snapshots::beginning(reference, image);
+    let shared = share(&sandbox, run, &about, &beginning);
     let ended = tokio::select! {
         ended = stream::to_the_end(&sandbox, exec) => ended.map_err(Obstacle::Session),
         error = Network::lost(&mut network) => Err(Obstacle::Network(error)),
     };
-    let stopped = sandbox.stop().await;
+    let stopped = match (&arguments.save_as, &ended) {
+        (Some(name), Ok(_)) => save(sandbox, name, &beginning, printer).await,
+        _ => sandbox.stop().await.map_err(Obstacle::Start),
+    };
     drop(shared);
     let recorded = match network {
         Some(network) => network.finish(printer).await,
         None => Ok(()),
     };
     let exit = ended?;
-    stopped.map_err(Obstacle::Start)?;
+    stopped?;
     recorded.map_err(Obstacle::Network)?;
     Ok(exit)
 }
 
+/// Ends the sandbox and keeps what it has become.
+async fn save(sandbox: Sandbox, name: &str, beginning: &str, printer: &mut Printer) -> Result<(), Obstacle> {
+    let snapshot = sandbox.freeze().await.map_err(Obstacle::Start)?;
+    let archive = snapshot.archive(snapshots::MAX_SAVED).map_err(Obstacle::Start)?;
+    let kept = tokio::task::block_in_place(|| snapshots::keep(name, beginning, archive)).map_err(Obstacle::Image)?;
+    let said = format!("kept as {name}, {}", kept.digest);
+    printer.message(&vec![vec![plain(said)]]);
+    Ok(())
+}
+
 /// Unique on this machine: process numbers come again, but not in the same nanosecond.
-fn run_name() -> String {
+pub(super) fn run_name() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{}-{:x}", std::process::id(), now.subsec_nanos())
 }
@@ -252,8 +275,8 @@ impl Drop for Shared {
 }
 
 /// Puts the sandbox on the list. Where that cannot be done the command runs all the same, and nobody else finds it.
-fn share(sandbox: &Sandbox, run: &str, about: &str) -> Option<Shared> {
-    let registered = sandbox::Registered::new(run, about).ok()?;
+fn share(sandbox: &Sandbox, run: &str, about: &str, image: &str) -> Option<Shared> {
+    let registered = sandbox::Registered::new(run, about, image).ok()?;
     let listener = tokio::net::UnixListener::bind(registered.socket()).ok()?;
     let serving = tokio::spawn(sandbox::share(sandbox.session().clone(), sandbox.changes(), listener));
     Some(Shared { _registered: registered, serving })
@@ -279,11 +302,13 @@ async fn start(
             let image = match image {
                 Some(opened) => {
                     let layers = opened.layers.iter().map(|path| absolute(&path.to_string_lossy()));
-                    layers.collect::<Result<_, _>>().map(Image::Layers)
+                    let layers = layers.collect::<Result<Vec<_>, _>>()?;
+                    match opened.image.base.as_deref() {
+                        Some(base) => host_files(base).map(|base| Image::Over(Box::new(base), layers)),
+                        None => Ok(Image::Layers(layers)),
+                    }
                 }
-                None => {
-                    reference.strip_prefix("dir:").map_or(Ok(Image::Host), |path| absolute(path).map(Image::Directory))
-                }
+                None => host_files(reference),
             };
             let mounts = request.document.mounts.iter().map(|mount| {
                 let writable = mount.value.mode == MountMode::ReadWrite;
@@ -310,6 +335,11 @@ async fn start(
             Err(StartError::Helper(std::io::Error::other(format!("`sandbox: {}` is not built yet", plan.provider))))
         }
     }
+}
+
+/// The host's programs, or a directory of the host.
+fn host_files(reference: &str) -> Result<Image, StartError> {
+    reference.strip_prefix("dir:").map_or(Ok(Image::Host), |path| absolute(path).map(Image::Directory))
 }
 
 fn absolute(path: &str) -> Result<String, StartError> {

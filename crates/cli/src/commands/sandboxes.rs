@@ -1,10 +1,10 @@
-//! `sandbox list|exec|stop|cleanup`: the sandboxes that other commands of this user hold.
+//! `sandbox list|exec|stop|snapshot|fork|cleanup`: the sandboxes that other commands of this user hold.
 
 use sandbox::{Exec, Run, Sandbox, User, runs};
 use serde_json::json;
 
 use super::run::{exit_of, failed};
-use super::{stream, terminal};
+use super::{snapshots, stream, terminal};
 use crate::args::SandboxCommand;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -20,7 +20,10 @@ pub(super) fn run(command: SandboxCommand, printer: &mut Printer) -> Exit {
         SandboxCommand::Cleanup => clean_up(&runs, printer),
         SandboxCommand::Stop { name } => join(&runs, &name, printer, |sandbox| async move {
             sandbox.stop().await.map(|()| Exit::Done).map_err(|error| (Exit::Provider, error.to_string()))
-        }),
+        })
+        .unwrap_or_else(|exit| exit),
+        SandboxCommand::Snapshot { name, image } => snapshots::snapshot(&runs, &name, &image, printer),
+        SandboxCommand::Fork { name, run } => snapshots::fork(&runs, &name, *run, printer),
         SandboxCommand::Exec { name, pty, user, command } => {
             let exec = Exec {
                 argv: command,
@@ -34,6 +37,7 @@ pub(super) fn run(command: SandboxCommand, printer: &mut Printer) -> Exit {
             join(&runs, &name, printer, |sandbox| async move {
                 stream::to_the_end(&sandbox, exec).await.map_err(|error| (exit_of(&error), error.to_string()))
             })
+            .unwrap_or_else(|exit| exit)
         }
     }
 }
@@ -67,20 +71,25 @@ fn clean_up(runs: &[Run], printer: &mut Printer) -> Exit {
 }
 
 /// Does something in the sandbox of that name.
-fn join<F>(runs: &[Run], name: &str, printer: &mut Printer, action: impl FnOnce(Sandbox) -> F) -> Exit
+pub(super) fn join<T, F>(
+    runs: &[Run],
+    name: &str,
+    printer: &mut Printer,
+    action: impl FnOnce(Sandbox) -> F,
+) -> Result<T, Exit>
 where
-    F: Future<Output = Result<Exit, (Exit, String)>>,
+    F: Future<Output = Result<T, (Exit, String)>>,
 {
     let Some(run) = runs.iter().find(|run| run.name == name && run.alive) else {
         printer.message(&vec![
             vec![span(Look::Bad, "error"), plain(format!(": no sandbox `{name}` runs"))],
             vec![span(Look::Faint, "  hint: "), plain("`ringfence sandbox list` shows those that do")],
         ]);
-        return Exit::Input;
+        return Err(Exit::Input);
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error, Exit::Provider, printer),
+        Err(error) => return Err(failed(&error, Exit::Provider, printer)),
     };
     let result = runtime.block_on(async {
         let sandbox = Sandbox::join(&run.socket()).await.map_err(|error| (Exit::Provider, error.to_string()))?;
@@ -88,11 +97,8 @@ where
     });
     // A thread may still wait for our standard input; it must not keep us.
     runtime.shutdown_background();
-    match result {
-        Ok(exit) => exit,
-        Err((exit, message)) => {
-            printer.message(&vec![vec![span(Look::Bad, "error"), plain(format!(": {message}"))]]);
-            exit
-        }
-    }
+    result.map_err(|(exit, message)| {
+        printer.message(&vec![vec![span(Look::Bad, "error"), plain(format!(": {message}"))]]);
+        exit
+    })
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
 use super::protocol::{Changed, Reply, Request, Spec, receive, send};
@@ -92,6 +93,14 @@ pub fn keep_descriptors_back(command: &mut Command) {
     unsafe {
         command.pre_exec(|| crate::syscalls::close_on_exec_from(3));
     }
+}
+
+/// Lets this process have as many descriptors open as it may. Every sandbox needs a handful here and in the zygote, and
+/// the usual 1024 end at two hundred of them. A sandbox's own limit is set where it is made and does not follow this one.
+pub fn raise_descriptor_limit() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    // Where it cannot be raised, fewer sandboxes fit, and the one too many says so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
 }
 
 impl Zygote {

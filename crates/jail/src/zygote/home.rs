@@ -8,7 +8,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{getegid, geteuid};
 
 use super::snapshot::Snapshots;
-use super::{During as _, Trouble, synthetic};
+use super::{During as _, Trouble, raise_descriptor_limit, synthetic};
 use crate::cgroups::Parents;
 use crate::filter::{self, SetIdBits};
 use crate::syscalls;
@@ -59,6 +59,8 @@ pub(super) struct Home {
 
 impl Home {
     pub(super) fn make(guest: OwnedFd) -> Result<Self, Trouble> {
+        // Whoever started us may not have: pidfds, groups and locks of many sandboxes are held here.
+        raise_descriptor_limit();
         // Before the workshop hides anything: the groups are found by their paths.
         let parents = Parents::find();
         let rights = if geteuid().is_root() { Rights::Root } else { Rights::User };

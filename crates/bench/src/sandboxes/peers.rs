@@ -5,59 +5,81 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
+
+use super::docker;
+
+/// Names of rows.
+pub(crate) const SPAWN: &str = "spawn";
+pub(crate) const BWRAP: &str = "bwrap --unshare-all";
+pub(crate) const CRUN: &str = "crun run";
+pub(crate) const RUNC: &str = "runc run";
+pub(crate) const DOCKER: &str = "docker run";
+
+/// How long a peer takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Fast,
+    /// Too long for every round.
+    Slow,
+}
 
 /// A way to run /bin/true.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
+    pub(crate) pace: Pace,
     program: &'static str,
     arguments: Vec<String>,
-    /// Whether the last argument is a name that must be new every time.
-    named: bool,
+    /// Numbers for names, where the last argument must be a new one every time.
+    names: Option<AtomicU32>,
     _bundle: Option<TempDir>,
 }
 
 impl Peer {
+    fn new(name: &'static str, program: &'static str, arguments: &str) -> Self {
+        let arguments = arguments.split_whitespace().map(str::to_owned).collect();
+        Self { name, pace: Pace::Fast, program, arguments, names: None, _bundle: None }
+    }
+
     /// Runs it once, to its end.
-    pub(crate) fn run(&self, round: u32) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn run(&self) -> Result<(), String> {
         let mut command = Command::new(self.program);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        if self.named {
-            command.arg(format!("ringfence-bench-{}-{round}", std::process::id()));
+        if let Some(names) = &self.names {
+            let number = names.fetch_add(1, Ordering::Relaxed);
+            // Not like a sandbox of ours: both name control groups by it, and would clean up each other's.
+            command.arg(format!("peer-{}-{}-{number}", self.program, std::process::id()));
         }
-        let output = command.output()?;
+        let output = command.output().map_err(|error| error.to_string())?;
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{}: {}", output.status, said.lines().next().unwrap_or_default()).into())
+        Err(format!("{}: {}: {}", self.name, output.status, said.lines().next().unwrap_or_default()))
     }
 }
 
 /// Every peer that is installed and works here, and why the others are not measured.
 pub(crate) fn present() -> Result<(Vec<Peer>, Vec<String>), Box<dyn Error>> {
-    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let spawn = Peer { name: "spawn", program: "/bin/true", arguments: Vec::new(), named: false, _bundle: None };
-    let bwrap = Peer {
-        name: "bwrap --unshare-all",
-        program: "bwrap",
-        arguments: words("--unshare-all --ro-bind / / --proc /proc --dev /dev /bin/true"),
-        named: false,
-        _bundle: None,
-    };
-    let mut candidates = vec![spawn, bwrap];
-    for (name, program, options) in [("crun run", "crun", "run"), ("runc run", "runc", "run")] {
+    let bwrap = "--unshare-all --ro-bind / / --proc /proc --dev /dev /bin/true";
+    let mut candidates = vec![Peer::new(SPAWN, "/bin/true", ""), Peer::new(BWRAP, "bwrap", bwrap)];
+    for (name, program) in [(CRUN, "crun"), (RUNC, "runc")] {
         let bundle = bundle()?;
-        let mut arguments = words(options);
-        arguments.extend(["--bundle".to_owned(), bundle.path().display().to_string()]);
-        candidates.push(Peer { name, program, arguments, named: true, _bundle: Some(bundle) });
+        let mut peer = Peer::new(name, program, "run --bundle");
+        peer.arguments.push(bundle.path().display().to_string());
+        candidates.push(Peer { names: Some(AtomicU32::new(0)), _bundle: Some(bundle), ..peer });
     }
     let (mut peers, mut absent) = (Vec::new(), Vec::new());
+    match docker::command() {
+        Ok(arguments) => candidates.push(Peer { pace: Pace::Slow, ..Peer::new(DOCKER, "docker", arguments) }),
+        Err(error) => absent.push(format!("{DOCKER}: {error}")),
+    }
     for peer in candidates {
-        match peer.run(u32::MAX) {
+        match peer.run() {
             Ok(()) => peers.push(peer),
-            Err(error) => absent.push(format!("{}: {error}", peer.name)),
+            Err(error) => absent.push(error),
         }
     }
     Ok((peers, absent))
