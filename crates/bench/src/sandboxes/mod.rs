@@ -6,6 +6,7 @@
 mod crowd;
 mod docker;
 mod files;
+mod forks;
 mod memory;
 mod peers;
 mod steps;
@@ -20,6 +21,7 @@ use sandbox::{Containers, Exec, Outcome, Overflow, Request, Sandbox, User};
 
 use self::crowd::Crowd;
 use self::files::Files;
+use self::forks::Forks;
 use self::memory::Memory;
 use self::steps::Steps;
 use crate::table::Report;
@@ -104,11 +106,13 @@ pub(crate) async fn compare(extent: Extent) -> Result<Comparison, Box<dyn Error>
     let request = request();
     let mut steps = Steps::new(&engine, &request, &peers).await?;
     let mut files = Files::new(&engine, &request).await?;
+    let mut forks = Forks::new(&engine, &request).await?;
     let mut crowd = Crowd::new(&engine, &request, &peers);
     for round in 0..extent.rounds {
         let long = extent.is_long(round);
         steps.round(if long { steps::Peers::All } else { steps::Peers::Fast }).await?;
         files.round().await?;
+        forks.round(long).await?;
         if long {
             crowd.round().await?;
         }
@@ -116,7 +120,7 @@ pub(crate) async fn compare(extent: Extent) -> Result<Comparison, Box<dyn Error>
             break;
         }
     }
-    let mut reports = vec![steps.report(absent).await?, files.report().await?];
+    let mut reports = vec![steps.report(absent).await?, files.report().await?, forks.report()];
     reports.extend(crowd.report());
     // Last, and alone: so many sandboxes disturb everything else.
     drop(engine);
