@@ -101,8 +101,8 @@ lane_unit() {
 # The embedded engine on a real kernel: as whoever runs this, and, if that is root, as a plain user too.
 lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
-    tests 'sandboxes' cargo test --release -p sandbox
     debian busybox busybox-static
+    tests 'sandboxes' cargo test --release -p sandbox
     tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
@@ -141,7 +141,7 @@ as_plain_user() {
     local directory programs program status=0
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\|snapshots\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

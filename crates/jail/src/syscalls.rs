@@ -160,6 +160,22 @@ pub(crate) fn close_on_exec_from(first: u32) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOEXEC) }).map(|_| ())
 }
 
+/// Closes every descriptor from 3 on but these.
+pub(crate) fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut numbers: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd().cast_unsigned()).collect();
+    numbers.sort_unstable();
+    let mut first = 3;
+    for number in numbers.into_iter().chain([u32::MAX]) {
+        if number > first {
+            // WHY: what a copy of another process holds by number only.
+            // SAFETY: takes plain values. Whoever calls this goes on with nothing but what is kept, and never drops the rest.
+            check(unsafe { libc::syscall(libc::SYS_close_range, first, number - 1, 0) })?;
+        }
+        first = number.saturating_add(1).max(first);
+    }
+    Ok(())
+}
+
 /// Executes the program behind a descriptor with an empty environment; returns only if that failed.
 pub(crate) fn exec_descriptor(program: impl AsFd, name: &CStr) -> io::Error {
     let argv = [name.as_ptr(), std::ptr::null()];

@@ -94,6 +94,17 @@ impl Containers {
         self.zygote.lock().unwrap_or_else(PoisonError::into_inner).pid()
     }
 
+    /// Keeps `count` sandboxes begun while nobody asks for any: their namespaces, ids, limits and network, whichever image
+    /// comes. They serve requests with the same limits and the same network.
+    pub async fn prepare(&self, request: &Request, count: u32) -> Result<(), StartError> {
+        let (zygote, name) = (Arc::clone(&self.zygote), format!("ringfence-{}-next", self.run));
+        let (network, limits) = (request.network, request.limits);
+        let prepared = tokio::task::spawn_blocking(move || {
+            zygote.lock().unwrap_or_else(PoisonError::into_inner).prepare(network, limits, name, count)
+        });
+        Ok(prepared.await.map_err(|error| StartError::Helper(std::io::Error::other(error)))??)
+    }
+
     /// Creates a sandbox without anybody behind its network.
     pub async fn create(&self, request: Request) -> Result<Sandbox, StartError> {
         Ok(self.create_captured(request).await?.0)

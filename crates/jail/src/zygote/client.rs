@@ -10,7 +10,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use thiserror::Error;
 
-use super::protocol::{Changed, Reply, Request, Spec, receive, send};
+use super::protocol::{Changed, Network, Reply, Request, Spec, receive, send};
+use crate::cgroups::Limits;
 
 /// Why a sandbox could not be created.
 #[derive(Debug, Error)]
@@ -138,6 +139,18 @@ impl Zygote {
     /// Ends a sandbox and removes what it was made of.
     pub fn destroy(&mut self, id: u32) -> Result<(), CreateError> {
         self.ask(&Request::Destroy { id }, &[]).map(|_| ())
+    }
+
+    /// Has the zygote keep `count` sandboxes begun while nobody asks for anything: whichever image comes, their namespaces
+    /// and network are there. Only for sandboxes with this network and these limits.
+    pub fn prepare(
+        &mut self,
+        network: Network,
+        limits: Option<Limits>,
+        name: String,
+        count: u32,
+    ) -> Result<(), CreateError> {
+        self.ask(&Request::Prepare { network, limits, name, count }, &[]).map(|_| ())
     }
 
     /// Ends a sandbox and keeps what it wrote under the number `snapshot`, for [`super::Image::Snapshot`].

@@ -9,12 +9,12 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::home::{Home, Rights};
 use super::image;
-use super::inside::{self, Inside};
-use super::protocol::{Spec, receive, send};
+use super::inside::{self, Inside, Last};
+use super::protocol::{Network, Spec, receive, send};
 use super::snapshot::Writable;
 use super::{During as _, Trouble};
 use crate::capture::Listeners;
-use crate::cgroups::Group;
+use crate::cgroups::{Group, Limits};
 use crate::syscalls::{self, Side};
 
 /// Id ranges lie up here, where no distribution gives ids to users, subordinate ids or containers of other engines.
@@ -36,7 +36,23 @@ pub(super) struct Sandbox {
 /// Where the new root's mounts go, and the descriptors travel in packets of a few.
 const PER_PACKET: usize = 4;
 
-pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<(Sandbox, Listeners), Trouble> {
+/// What has to be known of a sandbox before it is begun; everything else can wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) network: Network,
+    pub(super) limits: Option<Limits>,
+}
+
+/// A sandbox that waits for its root: its namespaces, ids, group and network are there, and nothing ever ran in it.
+pub(super) struct Blank {
+    pub(super) kind: Kind,
+    pub(super) sandbox: Sandbox,
+    owner: u32,
+    orders: OwnedFd,
+}
+
+/// Begins a sandbox of this kind; `name` is part of the names of its groups.
+pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, Trouble> {
     let (owner, range) = match &home.id_locks {
         Some(locks) => {
             let (owner, lock) = reserve_range(locks, &mut home.id_ranges).during("reserving an id range")?;
@@ -44,8 +60,8 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<(
         }
         None => (0, None),
     };
-    let group = match (&home.parents, &spec.limits) {
-        (Some(parents), Some(limits)) => Some(parents.make(&spec.name, limits).during("making the control group")?),
+    let group = match (&home.parents, &kind.limits) {
+        (Some(parents), Some(limits)) => Some(parents.make(name, limits).during("making the control group")?),
         (None, Some(_)) => {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)).during("making the control group");
         }
@@ -64,56 +80,92 @@ pub(super) fn create(home: &mut Home, spec: &Spec, control: OwnedFd) -> Result<(
     let (pid, pidfd) = match side.during("cloning into new namespaces")? {
         Side::Child => {
             drop(ours);
-            // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.
-            let writes_outside = spec.mounts.iter().any(|mount| mount.writable);
-            let filter = if writes_outside { &home.filter_without_set_id } else { &home.filter };
-            let group = group.as_ref();
-            let inside = Inside { orders: theirs, control, group, guest: home.guest.as_fd(), filter, spec };
-            inside::run(&inside)
+            let filters = [home.filter.as_slice(), &home.filter_without_set_id];
+            inside::run(&Inside {
+                orders: theirs,
+                group: group.as_ref(),
+                guest: home.guest.as_fd(),
+                filters,
+                network: kind.network,
+            })
         }
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
-    drop((theirs, control));
-    let mut sandbox = Sandbox { pid, pidfd, group, writable: None, _range: range };
-    match prepare(home, spec, &sandbox, owner, &ours) {
-        Ok((listeners, writable)) => {
-            sandbox.writable = Some(writable);
-            Ok((sandbox, listeners))
-        }
+    drop(theirs);
+    let sandbox = Sandbox { pid, pidfd, group, writable: None, _range: range };
+    let blank = Blank { kind: kind.clone(), sandbox, owner, orders: ours };
+    match give_ids(home.rights, &blank) {
+        Ok(()) => Ok(blank),
         Err(trouble) => {
-            let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
-            let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
-            if let (Some(parents), Some(group)) = (&home.parents, &sandbox.group) {
-                parents.remove_all(&[group]);
-            }
+            discard(home, &blank.sandbox);
             Err(trouble)
         }
     }
 }
 
-/// Gives the child its ids and its root, and waits until it is the guest.
-fn prepare(
+/// Tells the child who it is. From here on both work at the same time: the child on what is its own, we on its root.
+fn give_ids(rights: Rights, blank: &Blank) -> Result<(), Trouble> {
+    let proc = format!("/proc/{}", blank.sandbox.pid);
+    let count = match rights {
+        Rights::Root => RANGE,
+        Rights::User => 1,
+    };
+    if rights == Rights::User {
+        fs::write(format!("{proc}/setgroups"), "deny").during("writing the id maps")?;
+    }
+    for map in ["uid_map", "gid_map"] {
+        fs::write(format!("{proc}/{map}"), format!("0 {} {count}", blank.owner)).during("writing the id maps")?;
+    }
+    send(&blank.orders, &true, &[]).during("telling the sandbox its ids")
+}
+
+/// Ends a sandbox that nobody has.
+pub(super) fn discard(home: &Home, sandbox: &Sandbox) {
+    let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
+    let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
+    if let (Some(parents), Some(group)) = (&home.parents, &sandbox.group) {
+        parents.remove_all(&[group]);
+    }
+}
+
+/// Makes a blank the sandbox that `spec` describes.
+pub(super) fn finish(
+    home: &mut Home,
+    spec: &Spec,
+    control: OwnedFd,
+    blank: Blank,
+) -> Result<(Sandbox, Listeners), Trouble> {
+    let Blank { mut sandbox, owner, orders, .. } = blank;
+    match give_root(home, spec, &sandbox, owner, &orders, control) {
+        Ok((listeners, writable)) => {
+            sandbox.writable = Some(writable);
+            Ok((sandbox, listeners))
+        }
+        Err(trouble) => {
+            discard(home, &sandbox);
+            Err(trouble)
+        }
+    }
+}
+
+/// Gives the child its root, and waits until it is the guest.
+fn give_root(
     home: &mut Home,
     spec: &Spec,
     sandbox: &Sandbox,
     owner: u32,
     orders: &OwnedFd,
+    control: OwnedFd,
 ) -> Result<(Listeners, Writable), Trouble> {
-    let proc = format!("/proc/{}", sandbox.pid);
-    let count = match home.rights {
-        Rights::Root => RANGE,
-        Rights::User => 1,
-    };
-    if home.rights == Rights::User {
-        fs::write(format!("{proc}/setgroups"), "deny").during("writing the id maps")?;
-    }
-    for map in ["uid_map", "gid_map"] {
-        fs::write(format!("{proc}/{map}"), format!("0 {owner} {count}")).during("writing the id maps")?;
-    }
-    // From here on both work at the same time: the child on what is its own, we on its root.
-    send(orders, &true, &[]).during("telling the sandbox its ids")?;
-    let userns = File::open(format!("{proc}/ns/user")).during("opening the user namespace")?;
+    let userns = File::open(format!("/proc/{}/ns/user", sandbox.pid)).during("opening the user namespace")?;
     let image::Built { tree, bench, writable } = image::build(home, spec, userns.as_fd(), owner)?;
+    let last = Last {
+        allow_setuid: spec.allow_setuid,
+        // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.
+        writes_outside: spec.mounts.iter().any(|mount| mount.writable),
+    };
+    send(orders, &last, &[control.as_fd()]).during("handing over the control stream")?;
+    drop(control);
     for part in tree.chunks(PER_PACKET) {
         let places: Vec<&str> = part.iter().map(|(place, _)| place.as_str()).collect();
         let mounts: Vec<BorrowedFd<'_>> = part.iter().map(|(_, mount)| mount.as_fd()).collect();

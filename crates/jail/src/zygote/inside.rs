@@ -18,7 +18,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
 use super::home::{NEW_DEV, NEW_PROC, NEW_ROOT};
-use super::protocol::{Network, Spec, receive, send};
+use super::protocol::{Network, receive, send};
 use super::{During as _, Trouble};
 use crate::capture;
 use crate::cgroups::Group;
@@ -28,11 +28,18 @@ use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
 /// Everything the child needs; it was copied with the zygote.
 pub(super) struct Inside<'a> {
     pub(super) orders: OwnedFd,
-    pub(super) control: OwnedFd,
     pub(super) group: Option<&'a Group>,
     pub(super) guest: BorrowedFd<'a>,
-    pub(super) filter: &'a [sock_filter],
-    pub(super) spec: &'a Spec,
+    /// For sandboxes that write only to themselves, and for those that write to the host's own files.
+    pub(super) filters: [&'a [sock_filter]; 2],
+    pub(super) network: Network,
+}
+
+/// What the child learns with its root; its control stream comes with it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Last {
+    pub(super) allow_setuid: bool,
+    pub(super) writes_outside: bool,
 }
 
 /// What the child says.
@@ -134,11 +141,13 @@ pub(super) fn run(inside: &Inside<'_>) -> ! {
 }
 
 fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
-    let Inside { orders, control, group, guest, filter, spec } = inside;
+    let Inside { orders, group, guest, filters, network } = inside;
     // First of all: whatever follows is charged to the sandbox.
     if let Some(group) = group {
         group.enter().during(STEPS[17])?;
     }
+    // The zygote's other descriptors hold what belongs to other sandboxes, and we may wait for long.
+    syscalls::close_all_but(&[orders.as_fd(), *guest]).during(STEPS[15])?;
     // Once the ids are mapped, everything that needs no root of its own is made while the zygote builds that root.
     let mapped = receive::<bool>(orders).during(STEPS[0])?;
     mapped.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)).during(STEPS[0])?;
@@ -146,7 +155,7 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     umask(Mode::from_raw_mode(0o022));
     mount_at(NEW_PROC, "proc", &[], strict()).during(STEPS[4])?;
     syscalls::loopback_up().during(STEPS[8])?;
-    if spec.network == Network::Captured {
+    if *network == Network::Captured {
         let listeners = capture::set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
         let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
         send(orders, &Report::Captured, &handed).during(STEPS[18])?;
@@ -158,6 +167,9 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     set_limits().during(STEPS[11])?;
     narrow_bounding_set().during(STEPS[12])?;
 
+    let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
+    let (last, control) = receive::<Last>(orders).and_then(|found| found.ok_or_else(ended)).during(STEPS[1])?;
+    let control = control.into_iter().next().ok_or_else(ended).during(STEPS[1])?;
     let tree = receive_tree(orders).during(STEPS[1])?;
     // The process' group becomes the root of what it sees.
     syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
@@ -168,15 +180,15 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     go_to_new_root().during(STEPS[10])?;
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(STEPS[10])?;
     set_parent_process_death_signal(Some(Signal::KILL)).during(STEPS[13])?;
-    if !spec.allow_setuid {
+    if !last.allow_setuid {
         rustix::thread::set_no_new_privs(true).during(STEPS[12])?;
     }
     // Before the capabilities go: with `allow_setuid`, being root here is what permits the next two. What follows them is
     // on the list.
     landlock::confine(&root).during(STEPS[14])?;
-    syscalls::load_filter(filter).during(STEPS[16])?;
+    syscalls::load_filter(filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
     drop_capabilities().during(STEPS[12])?;
-    arrange_descriptors(control).during(STEPS[15])?;
+    arrange_descriptors(&control).during(STEPS[15])?;
     Ok(syscalls::exec_descriptor(guest, c"ringfence-guest"))
 }
 

@@ -6,13 +6,14 @@
 //!
 //! Files tell the story: [`client`](Zygote) starts it, `serve` is its loop, `home` its own surroundings, `create` the
 //! parent's side of a new sandbox, `inside` the child's, `image` and `synthetic` what the sandbox finds as its root,
-//! `snapshot` what is kept of one that was frozen.
+//! `snapshot` what is kept of one that was frozen, `prepared` those that were begun before anybody asked.
 
 mod client;
 mod create;
 mod home;
 mod image;
 mod inside;
+mod prepared;
 mod protocol;
 mod serve;
 mod snapshot;

@@ -83,6 +83,13 @@ pub(crate) enum Request {
     Destroy {
         id: u32,
     },
+    /// Keep so many sandboxes begun, of one kind; `name` is part of the names of their groups.
+    Prepare {
+        network: Network,
+        limits: Option<Limits>,
+        name: String,
+        count: u32,
+    },
     /// End a sandbox and keep what it wrote, as this snapshot.
     Freeze {
         id: u32,

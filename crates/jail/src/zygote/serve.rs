@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use super::create::{Sandbox, create};
+use super::create::{Kind, Sandbox, begin, finish};
 use super::home::Home;
+use super::prepared::Prepared;
 use super::protocol::{Changed, Reply, Request, receive, send};
 use super::{During as _, Trouble, snapshot};
 use crate::syscalls;
@@ -20,12 +21,21 @@ const GUEST: i32 = 4;
 /// The zygote's whole life.
 pub fn main() -> ExitCode {
     let (Ok(socket), Ok(guest)) = (syscalls::adopt(SOCKET), syscalls::adopt(GUEST)) else { return ExitCode::from(70) };
-    let mut server = Server { home: Home::make(guest), sandboxes: BTreeMap::new(), writers: Vec::new() };
+    let mut server = Server {
+        home: Home::make(guest),
+        sandboxes: BTreeMap::new(),
+        writers: Vec::new(),
+        prepared: Prepared::default(),
+    };
     while let Ok(Some(request)) = server.next(&socket) {
         let reply = match request {
             (Request::Create(spec), descriptors) => server.create(&spec, descriptors),
             (Request::Destroy { id }, _) => {
                 server.destroy(id);
+                Ok((Reply::Done, Vec::new()))
+            }
+            (Request::Prepare { network, limits, name, count }, _) => {
+                server.prepared.want(Kind { network, limits }, name, count);
                 Ok((Reply::Done, Vec::new()))
             }
             (Request::Freeze { id, snapshot }, _) => server.freeze(id, snapshot).map(|()| (Reply::Done, Vec::new())),
@@ -57,10 +67,11 @@ struct Server {
     sandboxes: BTreeMap<u32, Sandbox>,
     /// Children that write archives.
     writers: Vec<OwnedFd>,
+    prepared: Prepared,
 }
 
 impl Server {
-    /// Waits for the next request and reaps sandboxes that end meanwhile.
+    /// Waits for the next request and reaps sandboxes that end meanwhile. While nobody asks, it prepares others.
     fn next(&mut self, socket: &OwnedFd) -> std::io::Result<Option<(Request, Vec<OwnedFd>)>> {
         loop {
             let mut set = vec![PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
@@ -68,7 +79,15 @@ impl Server {
                 self.sandboxes.values().map(|sandbox| PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)),
             );
             set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
-            poll(&mut set, None)?;
+            let idle = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let wait = if self.prepared.is_short() { Some(&idle) } else { None };
+            if poll(&mut set, wait)? == 0 {
+                drop(set);
+                if let Ok(home) = &mut self.home {
+                    self.prepared.add(home);
+                }
+                continue;
+            }
             let asked = !set[0].revents().is_empty();
             let mut ended: Vec<bool> = set[1..].iter().map(|pidfd| !pidfd.revents().is_empty()).collect();
             let finished = ended.split_off(self.sandboxes.len());
@@ -105,7 +124,22 @@ impl Server {
         if self.sandboxes.contains_key(&spec.id) {
             return Err(invalid()).during("choosing an id");
         }
-        let (sandbox, listeners) = create(home, spec, control)?;
+        let kind = Kind { network: spec.network, limits: spec.limits };
+        let prepared = match self.prepared.take(home, &kind) {
+            Some(blank) => {
+                let control = rustix::io::fcntl_dupfd_cloexec(&control, 3).during("copying the control stream")?;
+                // One that dies just now is not whoever asks's trouble.
+                finish(home, spec, control, blank).ok()
+            }
+            None => None,
+        };
+        let (sandbox, listeners) = match prepared {
+            Some(made) => made,
+            None => {
+                let blank = begin(home, &kind, &spec.name)?;
+                finish(home, spec, control, blank)?
+            }
+        };
         let pid = sandbox.pid;
         self.sandboxes.insert(spec.id, sandbox);
         Ok((Reply::Created { pid }, listeners))
@@ -161,7 +195,8 @@ impl Server {
 
     /// Ends everything: all at once, then the groups.
     fn leave(mut self) {
-        let sandboxes: Vec<Sandbox> = std::mem::take(&mut self.sandboxes).into_values().collect();
+        let mut sandboxes: Vec<Sandbox> = std::mem::take(&mut self.sandboxes).into_values().collect();
+        sandboxes.extend(self.prepared.leave());
         for sandbox in &sandboxes {
             let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
         }

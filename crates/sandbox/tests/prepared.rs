@@ -1,0 +1,141 @@
+//! Sandboxes that are begun before anybody asks: any image, each used once, none left.
+
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{engine, is_root, request, sh};
+use jail::cgroups::Limits;
+use jail::zygote::Image;
+use sandbox::{Containers, Request};
+
+fn children(of: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// Waits until the helper has as many children; it makes them while nobody asks.
+async fn until(engine: &Containers, count: usize) -> Vec<u32> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let found = children(engine.helper());
+        if found.len() == count {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{} of {count}", found.len());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn each_is_used_once_and_made_anew() {
+    let engine = engine();
+    engine.prepare(&request(), 2).await.unwrap();
+    let prepared = until(&engine, 2).await;
+    let one = engine.create(request()).await.unwrap();
+    sh(&one, "echo x > /tmp/file; hostname > /tmp/name").await;
+    // The oldest of them, and another in its place.
+    let after = until(&engine, 3).await;
+    assert!(prepared.iter().all(|pid| after.contains(pid)), "{prepared:?} {after:?}");
+    let two = engine.create(request()).await.unwrap();
+    assert_eq!(sh(&two, "ls /tmp; ls -d /proc/[0-9]* | wc -l").await.lines().next_back().unwrap().len(), 1);
+    one.stop().await.unwrap();
+    two.stop().await.unwrap();
+    until(&engine, 2).await;
+    engine.prepare(&request(), 0).await.unwrap();
+    // Those that wait are used up, and not replaced.
+    engine.create(request()).await.unwrap().stop().await.unwrap();
+    engine.create(request()).await.unwrap().stop().await.unwrap();
+    until(&engine, 0).await;
+}
+
+#[tokio::test]
+async fn any_image_fits_and_another_kind_does_not() {
+    let engine = engine();
+    engine.prepare(&request(), 1).await.unwrap();
+    let prepared = until(&engine, 1).await;
+    let root = tempfile::tempdir().unwrap();
+    for name in ["bin", "lib", "lib64", "usr"] {
+        std::fs::create_dir(root.path().join(name)).unwrap();
+    }
+    std::fs::copy("/bin/busybox", root.path().join("bin/sh")).unwrap();
+    let image = Image::Directory(root.path().to_str().unwrap().into());
+    let sandbox = engine.create(Request { image, ..request() }).await.unwrap();
+    assert_eq!(sh(&sandbox, "echo $((6 * 7))").await, "42");
+    let pids = until(&engine, 2).await;
+    assert!(pids.contains(&prepared[0]));
+    // Other limits: none of those that wait may be taken.
+    if is_root() {
+        let limits = Some(Limits { memory: 64 << 20, pids: 32, cpu_millis: 1000 });
+        let other = engine.create(Request { limits, ..request() }).await.unwrap();
+        assert_eq!(sh(&other, "echo fine").await, "fine");
+        until(&engine, 3).await;
+        assert!(pids.iter().all(|pid| children(engine.helper()).contains(pid)), "the prepared one still waits");
+    }
+}
+
+#[tokio::test]
+async fn a_prepared_one_that_died_is_not_handed_out() {
+    let engine = engine();
+    engine.prepare(&request(), 1).await.unwrap();
+    let pid = until(&engine, 1).await[0];
+    engine.prepare(&request(), 0).await.unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid.cast_signed()).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    let sandbox = engine.create(request()).await.unwrap();
+    assert_eq!(sh(&sandbox, "echo fine").await, "fine");
+    assert!(!children(engine.helper()).contains(&pid));
+}
+
+#[tokio::test]
+async fn what_others_had_is_not_held_by_those_that_wait() {
+    let engine = engine();
+    let first = engine.create(request()).await.unwrap();
+    engine.prepare(&request(), 1).await.unwrap();
+    let waiting: Vec<u32> = until(&engine, 2).await;
+    let links = |pid: u32| -> Vec<String> {
+        let descriptors: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+            .map(|link| link.display().to_string())
+            .collect();
+        descriptors
+    };
+    for pid in waiting {
+        // Locks of id ranges, writable layers and process descriptors are the zygote's alone, once it has begun.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let holds = |links: &[String], text: &str| links.iter().any(|link| link.contains(text));
+        let mut found = links(pid);
+        while holds(&found, "ringfence-ids") || holds(&found, "pidfd") || found.len() > 8 {
+            assert!(Instant::now() < deadline, "{pid}: {found:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            found = links(pid);
+        }
+    }
+    first.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_killed_helper_leaves_none() {
+    let engine = engine();
+    engine.prepare(&request(), 3).await.unwrap();
+    let waiting = until(&engine, 3).await;
+    let helper = rustix::process::Pid::from_raw(engine.helper().cast_signed()).unwrap();
+    rustix::process::kill_process(helper, rustix::process::Signal::KILL).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while waiting.iter().any(|pid| is_running(*pid)) {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.contains("ringfence") && !stat.contains(") Z ")
+}
