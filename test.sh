@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress)
+LANES=(lint unit sandbox egress docker)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
@@ -16,7 +16,12 @@ export INSTA_UPDATE=no
 passed=0
 failed=0
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+docker_place=
+docker_pid=
+# Whatever ends this script, the daemon that it started ends too.
+trap 'stop_docker; rm -f "$log"' EXIT
+# After what runs now has ended: it still uses what the line above removes.
+trap 'exit 143' TERM
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -127,6 +132,60 @@ lane_egress() {
     fuzz client_hello
     fuzz http_head
     fuzz dns_query
+}
+
+# Images against the real thing: a Debian made by debootstrap, and a Docker daemon of this lane's own; one that the machine
+# already has is not touched. What is large lies in /var/tmp: /tmp may be memory.
+lane_docker() {
+    debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian gzip gzip
+    docker_place=$(mktemp -d /var/tmp/ringfence-docker.XXXXXX)
+    mkdir "$docker_place/tmp"
+    check 'a Docker daemon of our own' start_docker
+    if [ -n "$docker_pid" ]; then
+        tests 'images from every source' env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" \
+            DOCKER_CONFIG="$docker_place/config" cargo test --release -p ringfence --test sources
+    fi
+    stop_docker
+}
+
+start_docker() {
+    daemon overlay2 || daemon vfs
+}
+
+# daemon DRIVER: starts a daemon and waits until it answers, at most half a minute. It makes no network and no rules.
+daemon() {
+    dockerd --data-root "$docker_place/data" --exec-root "$docker_place/exec" --pidfile "$docker_place/pid" \
+        -H "unix://$docker_place/socket" --storage-driver "$1" \
+        --bridge=none --iptables=false --ip6tables=false >"$docker_place/log" 2>&1 &
+    docker_pid=$!
+    local end=$((SECONDS + 30))
+    while [ "$SECONDS" -lt "$end" ] && kill -0 "$docker_pid" 2>/dev/null; do
+        docker -H "unix://$docker_place/socket" version >/dev/null 2>&1 && return 0
+        sleep 0.2
+    done
+    printf 'the daemon with %s does not answer:\n' "$1"
+    tail -n 5 "$docker_place/log"
+    end_daemon
+    return 1
+}
+
+# Asked first: it then ends what it started itself.
+end_daemon() {
+    [ -n "$docker_pid" ] || return 0
+    kill "$docker_pid" 2>/dev/null
+    local end=$((SECONDS + 20))
+    while kill -0 "$docker_pid" 2>/dev/null; do
+        [ "$SECONDS" -lt "$end" ] || kill -KILL "$docker_pid"
+        sleep 0.2
+    done
+    wait "$docker_pid" 2>/dev/null
+    docker_pid=
+}
+
+stop_docker() {
+    end_daemon
+    [ -z "$docker_place" ] || rm -rf --one-file-system "$docker_place"
+    docker_place=
 }
 
 # By hand: long loops. Keep the result in docs/soak.md.

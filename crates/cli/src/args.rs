@@ -131,7 +131,7 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_text)]
     pub(crate) save_as: Option<String>,
     /// Run the command itself, without the image's entry point before it
-    #[arg(long)]
+    #[arg(long, requires = "command")]
     pub(crate) no_entrypoint: bool,
     /// Show a host directory inside, SOURCE:TARGET or SOURCE:TARGET:rw; read-only unless :rw; may be repeated
     #[arg(long, value_name = "MOUNT")]
@@ -169,8 +169,8 @@ pub(crate) struct RunArguments {
     /// Why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,
-    /// The command
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command; without one, what the image says
+    #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use common::{Registry, configuration, is_root, layout, ringfence, sh};
 use image::Digest;
 
-const CONFIG: &str =
-    r#"{"Env":["PATH=/bin","COLOUR=blue"],"User":"app","WorkingDir":"/tmp","Entrypoint":["/bin/busybox"]}"#;
+const CONFIG: &str = r#"{"Env":["PATH=/bin","COLOUR=blue"],"User":"app","WorkingDir":"/tmp",
+    "Entrypoint":["/bin/busybox"],"Cmd":["cat","/etc/motd"]}"#;
 
 /// An archive as `docker save` writes it: Busybox below, a change above.
 fn saved(place: &Path) -> String {
@@ -54,6 +54,8 @@ fn an_image_runs_as_it_says() {
     let arguments = ["run", "--image", &image, "--user", "0", "--", "sh", "-c", "echo x >/etc/motd; cat /etc/motd"];
     assert_eq!(ringfence(place.path(), &arguments).1, "x\n");
     assert_eq!(run(&["cat", "/etc/motd"]), "hello\n");
+    // Without a command its own, and that only then.
+    assert_eq!(ringfence(place.path(), &["run", "--image", &image, "--user", "0"]).1, "hello\n");
     let (_, out, _) =
         ringfence(place.path(), &["run", "--image", &image, "--user", "0", "--no-entrypoint", "--", "/bin/pwd"]);
     assert_eq!(out, "/tmp\n");

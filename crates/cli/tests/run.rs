@@ -97,6 +97,8 @@ fn errors_say_what_to_do() {
         (&["--workdir", "/no/such", "--", "true"], 127, "does not exist"),
         (&["--", "no-such-program"], 127, "No such file"),
         (&["true"], 2, "Usage"),
+        (&[], 2, "hint: write it at the end"),
+        (&["--no-entrypoint"], 2, "Usage"),
     ] {
         let (found, _, err) = run(arguments, "");
         assert_eq!(found, code, "{arguments:?}: {err}");

@@ -77,7 +77,10 @@ fn own(passwd: &str) -> Result<Identity, Failure> {
 
 fn find(wanted: &str, passwd: &str, group: &str) -> Result<Identity, Failure> {
     let (uid, gid) = match wanted.split_once(':') {
-        Some((uid, gid)) => (uid, Some(number(gid).ok_or_else(|| unknown(wanted))?)),
+        Some((uid, gid)) => {
+            let gid = number(gid).or_else(|| group_named(gid, group));
+            (uid, Some(gid.ok_or_else(|| unknown(wanted))?))
+        }
         None => (wanted, None),
     };
     let uid_number = number(uid);
@@ -93,10 +96,10 @@ fn find(wanted: &str, passwd: &str, group: &str) -> Result<Identity, Failure> {
             name: entry.name.to_owned(),
             home: entry.home.to_owned(),
         }),
-        // A number needs no entry.
+        // A number needs no entry. Its group is then root's, as everywhere else: images are made for that.
         (None, Some(uid)) => {
             let (name, home) = if uid == 0 { ("root", "/root") } else { ("", "/") };
-            Ok(Identity { uid, gid: gid.unwrap_or(uid), groups: Vec::new(), name: name.into(), home: home.into() })
+            Ok(Identity { uid, gid: gid.unwrap_or(0), groups: Vec::new(), name: name.into(), home: home.into() })
         }
         (None, None) => Err(unknown(wanted)),
     }
@@ -124,6 +127,14 @@ impl<'a> Entry<'a> {
         let [name, _, uid, gid, _, home, _] = fields[..] else { return None };
         Some(Self { name, uid: number(uid)?, gid: number(gid)?, home })
     }
+}
+
+fn group_named(name: &str, group: &str) -> Option<u32> {
+    group.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [known, _, gid, _] = fields[..] else { return None };
+        (known == name).then(|| number(gid)).flatten()
+    })
 }
 
 fn groups_of(name: &str, group: &str) -> Vec<u32> {
@@ -157,7 +168,11 @@ mod tests {
         assert_eq!(named("1000").unwrap(), agent);
         let other = named("1000:5").unwrap();
         assert_eq!((other.gid, other.groups.len()), (5, 0));
-        assert_eq!(named("4242").unwrap().uid, 4242);
+        let other = named("agent:wheel").unwrap();
+        assert_eq!((other.uid, other.gid, other.groups.len()), (1000, 10, 0));
+        let other = named("4242").unwrap();
+        assert_eq!((other.uid, other.gid), (4242, 0));
+        assert_eq!(named("4242:4243").unwrap().gid, 4243);
         assert_eq!(find("0", "", "").unwrap().home, "/root");
     }
 
@@ -173,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_is_not_a_user_is_refused() {
-        for name in ["nobody-here", "bad", "", "agent:wheel", "+1", "99999999999"] {
+        for name in ["nobody-here", "bad", "", "agent:no-group", "agent:", ":10", "+1", "99999999999"] {
             assert_eq!(named(name), Err(FailureKind::UnknownUser), "{name}");
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Forks<'a> {
     request: Request,
     place: TempDir,
     copies: u32,
-    forks: Series,
+    times: Series,
     freezes: Series,
     copied: Series,
 }
@@ -54,8 +54,8 @@ impl<'a> Forks<'a> {
         if !Command::new("perl").args(["-e", MAKE]).arg(&state).status()?.success() {
             return Err("making files".into());
         }
-        let (forks, freezes, copied) = (Series::new(FORK), Series::new(FREEZE), Series::new(COPY));
-        Ok(Self { engine, request, place, copies: 0, forks, freezes, copied })
+        let (times, freezes, copied) = (Series::new(FORK), Series::new(FREEZE), Series::new(COPY));
+        Ok(Self { engine, request, place, copies: 0, times, freezes, copied })
     }
 
     /// The copy takes long: it takes part only when `long`.
@@ -65,7 +65,7 @@ impl<'a> Forks<'a> {
         let forked = Instant::now();
         let snapshot = fork.freeze().await?;
         self.freezes.times.push(forked.elapsed());
-        self.forks.times.push(forked - start);
+        self.times.times.push(forked - start);
         drop(snapshot);
         if long {
             self.copies += 1;
@@ -82,7 +82,7 @@ impl<'a> Forks<'a> {
     }
 
     pub(crate) fn report(self) -> Report {
-        let mut report = Report::new("fork", Unit::Millis, vec![self.copied, self.forks, self.freezes]);
+        let mut report = Report::new("fork", Unit::Millis, vec![self.copied, self.times, self.freezes]);
         report.compare(COPY, FORK, "a fork: floor ≤ 20 ms, target ≤ 8 ms");
         report
     }

@@ -2,6 +2,7 @@
 
 mod choose;
 mod doctor;
+mod exec;
 mod images;
 mod input;
 mod list;

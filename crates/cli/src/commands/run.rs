@@ -7,21 +7,18 @@ use jail::cgroups::Limits;
 use jail::zygote::Network::{Captured, Loopback};
 use jail::zygote::{Image, Mount};
 use profile::{
-    Approval, Bytes, Cause, Document, Facts, Located, Millis, MountMode, Overrides, Plan, Problem, Problems, Profile,
-    Provider, Refusal, Request, Stated, Tooling, Unmet,
+    Approval, Bytes, Cause, Document, Facts, Located, MountMode, Overrides, Plan, Problem, Problems, Profile, Provider,
+    Refusal, Request, Stated, Tooling, Unmet,
 };
-use sandbox::{Capture, Containers, Exec, Sandbox, SessionError, StartError, User};
+use sandbox::{Capture, Containers, Sandbox, SessionError, StartError};
 use secrecy::SecretString;
 
 use super::images;
 use super::network::{self, Network, NetworkError};
-use super::{input, plan, snapshots, stream};
+use super::{exec, input, plan, snapshots, stream};
 use crate::args::RunArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
-
-/// What a command finds set; everything else must be granted.
-const LANGUAGE: (&str, &str) = ("LANG", "C.UTF-8");
 
 /// Why a command did not run to its end.
 enum Obstacle {
@@ -142,6 +139,12 @@ fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     }
     let (name, image) = open_image(&document, arguments)?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
+    let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
+    if exec::words(arguments, &config).is_empty() {
+        let problem = Problem::new("there is no command, and the image has none of its own")
+            .hint("write it at the end: ringfence run -- COMMAND");
+        return Err(Problems { origin: "the command line".into(), problems: vec![problem] }.into());
+    }
     Ok(Prepared { request, plan, image })
 }
 
@@ -193,37 +196,9 @@ async fn execute(
         network.attach(run, plan, capture).await.map_err(Obstacle::Network)?;
     }
     let config = image.map(|opened| opened.image.config.clone()).unwrap_or_default();
-    let mut env: Vec<(String, String)> = vec![(LANGUAGE.0.into(), LANGUAGE.1.into())];
-    for (name, value) in config.env.iter().filter_map(|entry| entry.split_once('=')) {
-        env.retain(|(known, _)| known != name);
-        env.push((name.to_owned(), value.to_owned()));
-    }
-    env.retain(|(name, _)| !request.document.environment.contains_key(name));
-    env.extend(
-        request
-            .document
-            .environment
-            .iter()
-            .map(|(name, value)| (name.clone(), secrecy::ExposeSecret::expose_secret(value).to_owned())),
-    );
-    if arguments.pty && !env.iter().any(|(name, _)| name == "TERM") {
-        env.push(("TERM".into(), std::env::var("TERM").unwrap_or_else(|_| "xterm".into())));
-    }
-    let wall = arguments.timeout.unwrap_or(plan.limits.time.amount);
-    let exec = Exec {
-        argv: if arguments.no_entrypoint { Vec::new() } else { config.entrypoint }
-            .into_iter()
-            .chain(arguments.command.iter().cloned())
-            .collect(),
-        env,
-        cwd: arguments.workdir.clone().or(config.workdir),
-        user: arguments.user.clone().or(config.user).map_or(User::Default, User::Named),
-        pty: arguments.pty.then(super::terminal::size),
-        timeout_ms: Some(Millis(wall.0).0),
-        max_output: None,
-    };
+    let exec = exec::exec(arguments, &request.document, plan, &config);
     // While it runs it is on the list, and other commands of the same user may work in it.
-    let about = format!("{} {}", plan.profile, arguments.command.join(" "));
+    let about = format!("{} {}", plan.profile, exec.argv.join(" "));
     let reference = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
     let beginning = snapshots::beginning(reference, image);
     let shared = share(&sandbox, run, &about, &beginning);

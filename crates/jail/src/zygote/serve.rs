@@ -133,12 +133,11 @@ impl Server {
             }
             None => None,
         };
-        let (sandbox, listeners) = match prepared {
-            Some(made) => made,
-            None => {
-                let blank = begin(home, &kind, &spec.name)?;
-                finish(home, spec, control, blank)?
-            }
+        let (sandbox, listeners) = if let Some(made) = prepared {
+            made
+        } else {
+            let blank = begin(home, &kind, &spec.name)?;
+            finish(home, spec, control, blank)?
         };
         let pid = sandbox.pid;
         self.sandboxes.insert(spec.id, sandbox);
