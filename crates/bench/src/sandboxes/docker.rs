@@ -6,17 +6,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const IMAGE: &str = "ringfence-bench";
+const RUN: &str = "run --rm --network none ringfence-bench /bin/true";
 /// Where a static busybox is, by distribution.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 
-/// The command that runs /bin/true in a fresh container, or why there is none.
-pub(crate) fn command() -> Result<&'static str, String> {
+/// The arguments that run /bin/true in a fresh container, or why there is none.
+pub(crate) fn arguments() -> Result<&'static str, String> {
     // With a limit: DOCKER_HOST may name a machine that does not answer.
     succeeds(Command::new("timeout").args(["5", "docker", "version"])).map_err(|_| "no daemon answers".to_owned())?;
     if succeeds(Command::new("docker").args(["image", "inspect", IMAGE])).is_err() {
         import()?;
     }
-    Ok("run --rm --network none ringfence-bench /bin/true")
+    Ok(RUN)
 }
 
 /// Makes the image: a tree of one program and one link.

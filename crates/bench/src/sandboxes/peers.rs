@@ -72,7 +72,7 @@ pub(crate) fn present() -> Result<(Vec<Peer>, Vec<String>), Box<dyn Error>> {
         candidates.push(Peer { names: Some(AtomicU32::new(0)), _bundle: Some(bundle), ..peer });
     }
     let (mut peers, mut absent) = (Vec::new(), Vec::new());
-    match docker::command() {
+    match docker::arguments() {
         Ok(arguments) => candidates.push(Peer { pace: Pace::Slow, ..Peer::new(DOCKER, "docker", arguments) }),
         Err(error) => absent.push(format!("{DOCKER}: {error}")),
     }
