@@ -261,6 +261,12 @@ impl Group {
         self.born_in.as_ref().map(AsFd::as_fd)
     }
 
+    /// Whoever gave birth needs the doors no more.
+    pub(crate) fn close_doors(&mut self) {
+        self.doors.clear();
+        self.born_in = None;
+    }
+
     /// Takes this process, which has one thread, into the v1 groups. The doors were opened by who may.
     pub(crate) fn enter(&self) -> io::Result<()> {
         self.doors.iter().try_for_each(|door| rustix::io::write(door, b"0").map(|_| ()))?;

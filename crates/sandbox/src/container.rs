@@ -2,15 +2,15 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use jail::cgroups::Limits;
-use jail::zygote::{Image, Mount, Network, Spec, Zygote, raise_descriptor_limit};
+use jail::zygote::{Image, Mount, Network, Spec, raise_descriptor_limit};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
-use crate::programs::{GUEST, ZYGOTE};
+use crate::helpers::{Helper, Helpers, Wanted, lock};
 use crate::sandbox::{Backing, Sandbox, StartError};
 use crate::session::Session;
 use crate::snapshot::{Changes, Snapshot};
@@ -48,7 +48,7 @@ pub struct Capture {
 /// The embedded engine of one run. Cloning it shares the helper; the last clone ends it and every sandbox.
 #[derive(Clone)]
 pub struct Containers {
-    zygote: Arc<Mutex<Zygote>>,
+    helpers: Arc<Helpers>,
     next: Arc<AtomicU32>,
     run: String,
 }
@@ -60,49 +60,52 @@ impl std::fmt::Debug for Containers {
 }
 
 struct Held {
-    zygote: Arc<Mutex<Zygote>>,
+    helper: Helper,
     id: u32,
 }
 
 impl Backing for Held {
     fn stop(&mut self) -> Result<(), StartError> {
-        Ok(self.zygote.lock().unwrap_or_else(PoisonError::into_inner).destroy(self.id)?)
+        Ok(lock(&self.helper).destroy(self.id)?)
     }
 
     fn freeze(&mut self) -> Result<Snapshot, StartError> {
         // Both come from one row of numbers, so this one is new too.
-        self.zygote.lock().unwrap_or_else(PoisonError::into_inner).freeze(self.id, self.id)?;
-        Ok(Snapshot::new(Arc::clone(&self.zygote), self.id))
+        lock(&self.helper).freeze(self.id, self.id)?;
+        Ok(Snapshot::new(Arc::clone(&self.helper), self.id))
     }
 
     fn changes(&self) -> Option<Changes> {
-        Some(Changes::new(Arc::clone(&self.zygote), self.id))
+        Some(Changes::new(Arc::clone(&self.helper), self.id))
     }
 }
 
 impl Containers {
-    /// Starts the helper process of a run. `run` is part of the names of control groups: unique on this machine. Raises
+    /// Starts the first helper process of a run; when many sandboxes are asked for at the same time, there will be more. `run` is part of the names of control groups: unique on this machine. Raises
     /// this process' soft limit of descriptors to the hard one.
     pub fn start(run: impl Into<String>) -> Result<Self, StartError> {
         raise_descriptor_limit();
-        let zygote = Zygote::start(ZYGOTE, GUEST).map_err(StartError::Helper)?;
-        Ok(Self { zygote: Arc::new(Mutex::new(zygote)), next: Arc::new(AtomicU32::new(1)), run: run.into() })
+        let helpers = Arc::new(Helpers::start()?);
+        Ok(Self { helpers, next: Arc::new(AtomicU32::new(1)), run: run.into() })
     }
 
-    /// The helper's process number.
+    /// The first helper's process number.
     pub fn helper(&self) -> u32 {
-        self.zygote.lock().unwrap_or_else(PoisonError::into_inner).pid()
+        self.helpers().first().copied().unwrap_or_default()
+    }
+
+    /// The process numbers of all helpers.
+    pub fn helpers(&self) -> Vec<u32> {
+        self.helpers.all().iter().map(|helper| lock(helper).pid()).collect()
     }
 
     /// Keeps `count` sandboxes begun while nobody asks for any: their namespaces, ids, limits and network, whichever image
     /// comes. They serve requests with the same limits and the same network.
     pub async fn prepare(&self, request: &Request, count: u32) -> Result<(), StartError> {
-        let (zygote, name) = (Arc::clone(&self.zygote), format!("ringfence-{}-next", self.run));
-        let (network, limits) = (request.network, request.limits);
-        let prepared = tokio::task::spawn_blocking(move || {
-            zygote.lock().unwrap_or_else(PoisonError::into_inner).prepare(network, limits, name, count)
-        });
-        Ok(prepared.await.map_err(|error| StartError::Helper(std::io::Error::other(error)))??)
+        let (network, limits, name) = (request.network, request.limits, format!("ringfence-{}-next", self.run));
+        let (helpers, wanted) = (Arc::clone(&self.helpers), Wanted { network, limits, name, count });
+        let prepared = tokio::task::spawn_blocking(move || helpers.prepare(&wanted));
+        prepared.await.map_err(|error| StartError::Helper(std::io::Error::other(error)))?
     }
 
     /// Creates a sandbox without anybody behind its network.
@@ -116,10 +119,11 @@ impl Containers {
             check_source(Path::new(&mount.source))
                 .map_err(|why| StartError::Mount { path: mount.source.clone(), why })?;
         }
-        if let Image::Directory(path) = &request.image {
-            let refused = |why| StartError::Mount { path: path.clone(), why };
-            check_place(Path::new(path)).map_err(refused)?;
-        }
+        check_image(&request.image)?;
+        let keeper = match &request.begin_with {
+            Some(snapshot) => Some(snapshot.keeper(&self.helpers.all())?),
+            None => None,
+        };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let helper = |error: std::io::Error| StartError::Helper(error);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
@@ -127,10 +131,7 @@ impl Containers {
         let spec = Spec {
             id,
             name: format!("ringfence-{}-{id}", self.run),
-            image: match &request.begin_with {
-                Some(snapshot) => Image::Snapshot(snapshot.number(&self.zygote)?),
-                None => request.image,
-            },
+            image: keeper.as_ref().map_or(request.image, |(_, number)| Image::Snapshot(*number)),
             limits: request.limits,
             disk: request.disk,
             inodes: (request.disk / BYTES_PER_INODE).max(1024),
@@ -138,12 +139,18 @@ impl Containers {
             allow_setuid: request.allow_setuid,
             network: request.network,
         };
-        let zygote = Arc::clone(&self.zygote);
-        let created = tokio::task::spawn_blocking(move || {
-            zygote.lock().unwrap_or_else(PoisonError::into_inner).create(spec, &theirs)
+        let helpers = Arc::clone(&self.helpers);
+        let created = tokio::task::spawn_blocking(move || match keeper {
+            // Only who keeps a snapshot has it.
+            Some((keeper, _)) => {
+                let created = lock(&keeper).create(spec, &theirs);
+                Ok((keeper, created))
+            }
+            None => helpers.with(id, |zygote| zygote.create(spec, &theirs)),
         });
-        let created = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
-        let held = Held { zygote: Arc::clone(&self.zygote), id };
+        let (maker, created) = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
+        let created = created?;
+        let held = Held { helper: maker, id };
         let stream = std::os::unix::net::UnixStream::from(ours);
         let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
         // From here on the sandbox is held: whatever fails ends it.
@@ -166,6 +173,18 @@ impl Containers {
 /// How deep and how far a mount's source is searched for sockets.
 const MAX_DEPTH: usize = 128;
 const MAX_ENTRIES: usize = 1_000_000;
+
+/// Refuses an image that is one of the host's own places.
+fn check_image(image: &Image) -> Result<(), StartError> {
+    match image {
+        Image::Directory(path) => {
+            let refused = |why| StartError::Mount { path: path.clone(), why };
+            check_place(Path::new(path)).map(drop).map_err(refused)
+        }
+        Image::Over(base, _) => check_image(base),
+        Image::Host | Image::Layers(_) | Image::Snapshot(_) => Ok(()),
+    }
+}
 
 /// Refuses the host's own places, wherever a link leads; returns where it leads.
 fn check_place(source: &Path) -> Result<std::path::PathBuf, String> {

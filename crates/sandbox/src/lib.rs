@@ -4,6 +4,7 @@
 //! hands back a byte stream. The host believes nothing that comes out of it.
 
 mod container;
+mod helpers;
 mod local;
 mod operation;
 mod pool;

@@ -4,10 +4,11 @@
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use jail::zygote::{Changed, Zygote};
+use jail::zygote::Changed;
 
+use crate::helpers::{Helper, lock};
 use crate::sandbox::StartError;
 
 /// A sandbox's files as they were when it was frozen. Sandboxes that begin with it share it and cannot change it. Clones
@@ -18,7 +19,7 @@ pub struct Snapshot {
 }
 
 struct Kept {
-    zygote: Arc<Mutex<Zygote>>,
+    helper: Helper,
     id: u32,
 }
 
@@ -31,30 +32,31 @@ impl std::fmt::Debug for Snapshot {
 impl Drop for Kept {
     fn drop(&mut self) {
         // A helper that is gone took it along.
-        let _ = self.zygote.lock().unwrap_or_else(PoisonError::into_inner).forget(self.id);
+        let _ = lock(&self.helper).forget(self.id);
     }
 }
 
 impl Snapshot {
-    pub(crate) fn new(zygote: Arc<Mutex<Zygote>>, id: u32) -> Self {
-        Self { kept: Arc::new(Kept { zygote, id }) }
+    pub(crate) fn new(helper: Helper, id: u32) -> Self {
+        Self { kept: Arc::new(Kept { helper, id }) }
     }
 
-    /// Its number, for the helper that keeps it and for no other.
-    pub(crate) fn number(&self, zygote: &Arc<Mutex<Zygote>>) -> Result<u32, StartError> {
-        if Arc::ptr_eq(&self.kept.zygote, zygote) { Ok(self.kept.id) } else { Err(StartError::OtherEngine) }
+    /// Who of these keeps it, and under which number.
+    pub(crate) fn keeper(&self, helpers: &[Helper]) -> Result<(Helper, u32), StartError> {
+        let keeper = helpers.iter().find(|helper| Arc::ptr_eq(helper, &self.kept.helper));
+        keeper.map(|keeper| (Arc::clone(keeper), self.kept.id)).ok_or(StartError::OtherEngine)
     }
 
     /// Everything that was changed of the image, as one layer's archive of at most `limit` bytes.
     pub fn archive(&self, limit: u64) -> Result<Archive, StartError> {
-        Archive::begin(&self.kept.zygote, Changed::Snapshot(self.kept.id), limit)
+        Archive::begin(&self.kept.helper, Changed::Snapshot(self.kept.id), limit)
     }
 }
 
 /// What a sandbox that runs has changed of its image.
 #[derive(Clone)]
 pub struct Changes {
-    zygote: Arc<Mutex<Zygote>>,
+    helper: Helper,
     id: u32,
 }
 
@@ -65,13 +67,13 @@ impl std::fmt::Debug for Changes {
 }
 
 impl Changes {
-    pub(crate) fn new(zygote: Arc<Mutex<Zygote>>, id: u32) -> Self {
-        Self { zygote, id }
+    pub(crate) fn new(helper: Helper, id: u32) -> Self {
+        Self { helper, id }
     }
 
     /// As they are, as one layer's archive of at most `limit` bytes. Whoever writes meanwhile should be paused.
     pub(crate) fn archive(&self, limit: u64) -> Result<Archive, StartError> {
-        Archive::begin(&self.zygote, Changed::Sandbox(self.id), limit)
+        Archive::begin(&self.helper, Changed::Sandbox(self.id), limit)
     }
 }
 
@@ -84,11 +86,10 @@ pub struct Archive {
 }
 
 impl Archive {
-    pub(crate) fn begin(zygote: &Mutex<Zygote>, what: Changed, limit: u64) -> Result<Self, StartError> {
+    pub(crate) fn begin(helper: &Helper, what: Changed, limit: u64) -> Result<Self, StartError> {
         let (data, write_data) = io::pipe().map_err(StartError::Helper)?;
         let (status, write_status) = io::pipe().map_err(StartError::Helper)?;
-        let mut zygote = zygote.lock().unwrap_or_else(PoisonError::into_inner);
-        zygote.archive(what, limit, write_data.as_fd(), write_status.as_fd())?;
+        lock(helper).archive(what, limit, write_data.as_fd(), write_status.as_fd())?;
         Ok(Self { data, status, complete: false })
     }
 }

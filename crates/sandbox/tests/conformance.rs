@@ -317,6 +317,8 @@ async fn background_processes_live_on(provider: Provider) {
     let sandbox = create(provider).await;
     let marker = format!("{}", 300_000 + std::process::id());
     sh(&sandbox, &format!("(setsid sleep {marker} >/dev/null 2>&1 &); true")).await;
+    // Forked, but perhaps not what it will be yet.
+    sh(&sandbox, &format!("until pgrep -fc '^sleep {marker}'; do sleep 0.05; done")).await;
     for _ in 0..3 {
         assert_eq!(sh(&sandbox, &format!("pgrep -fc '^sleep {marker}'")).await, "1");
     }

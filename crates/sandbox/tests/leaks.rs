@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{command, engine, exec, request};
@@ -18,10 +19,10 @@ fn count(name: &str, default: u32) -> u32 {
 /// Everything that could grow. Read while no sandbox of this engine lives.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
+    /// But for the one socket to each helper: how many there are depends on how many asked at the same time.
     own_descriptors: usize,
-    helper_descriptors: usize,
-    helper_mounts: usize,
-    helper_children: usize,
+    /// Descriptors, mounts and children of a helper; every one of them has the same.
+    helpers: BTreeSet<(usize, usize, usize)>,
     groups: usize,
 }
 
@@ -41,13 +42,16 @@ fn groups(run: &str) -> usize {
 async fn state(engine: &Containers) -> State {
     // The ends of streams are closed by tasks of their own.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    let helper = engine.helper();
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{helper}/{file}")).unwrap_or_default();
+    let helpers = engine.helpers();
+    let read = |helper: u32, file: &str| std::fs::read_to_string(format!("/proc/{helper}/{file}")).unwrap_or_default();
+    let of_helper = |helper: u32| {
+        let mounts = read(helper, "mountinfo").lines().count();
+        let children = read(helper, &format!("task/{helper}/children")).split_whitespace().count();
+        (entries(&format!("/proc/{helper}/fd")), mounts, children)
+    };
     State {
-        own_descriptors: entries("/proc/self/fd"),
-        helper_descriptors: entries(&format!("/proc/{helper}/fd")),
-        helper_mounts: read("mountinfo").lines().count(),
-        helper_children: read(&format!("task/{helper}/children")).split_whitespace().count(),
+        own_descriptors: entries("/proc/self/fd") - helpers.len(),
+        helpers: helpers.into_iter().map(of_helper).collect(),
         groups: groups(&format!("ringfence-test-{}-", std::process::id())),
     }
 }

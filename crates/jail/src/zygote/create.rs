@@ -60,7 +60,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
         }
         None => (0, None),
     };
-    let group = match (&home.parents, &kind.limits) {
+    let mut group = match (&home.parents, &kind.limits) {
         (Some(parents), Some(limits)) => Some(parents.make(name, limits).during("making the control group")?),
         (None, Some(_)) => {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)).during("making the control group");
@@ -92,6 +92,9 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
         Side::Parent { pid, pidfd } => (pid, pidfd),
     };
     drop(theirs);
+    if let Some(group) = &mut group {
+        group.close_doors();
+    }
     let sandbox = Sandbox { pid, pidfd, group, writable: None, _range: range };
     let blank = Blank { kind: kind.clone(), sandbox, owner, orders: ours };
     match give_ids(home.rights, &blank) {

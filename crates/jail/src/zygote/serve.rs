@@ -18,6 +18,10 @@ use crate::syscalls;
 const SOCKET: i32 = 3;
 const GUEST: i32 = 4;
 
+/// When nobody has asked for so long, somebody may be prepared. Whoever creates a sandbox often destroys one next, and
+/// should not have to wait for a third.
+const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+
 /// The zygote's whole life.
 pub fn main() -> ExitCode {
     let (Ok(socket), Ok(guest)) = (syscalls::adopt(SOCKET), syscalls::adopt(GUEST)) else { return ExitCode::from(70) };
@@ -79,8 +83,7 @@ impl Server {
                 self.sandboxes.values().map(|sandbox| PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)),
             );
             set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
-            let idle = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let wait = if self.prepared.is_short() { Some(&idle) } else { None };
+            let wait = if self.prepared.is_short() { Some(&IDLE) } else { None };
             if poll(&mut set, wait)? == 0 {
                 drop(set);
                 if let Ok(home) = &mut self.home {
