@@ -136,7 +136,8 @@ pub(crate) fn import(
         size += bytes;
         store.import_layer(&mut work, file, layer, progress)?;
     }
-    let image = Image { digest: Digest::of(&written), layers, config, size };
+    let directories = store.import_directories(&mut work, &layers)?;
+    let image = Image { digest: Digest::of(&written), layers, directories, config, size };
     store.keep(&image, name)?;
     Ok(image)
 }

@@ -13,6 +13,7 @@ mod progress;
 mod pull;
 mod source;
 mod store;
+mod unlisted;
 mod unpack;
 
 use std::io;

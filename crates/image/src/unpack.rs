@@ -3,6 +3,7 @@
 //! What is removed from lower layers becomes what overlay(5) calls whiteouts and opaque directories. Devices are never
 //! made. Owners are kept where we are root; a plain user's files are the user's, who is root in a sandbox.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,7 +46,7 @@ impl Rights {
         if rustix::process::geteuid().is_root() { Self::Root } else { Self::User }
     }
 
-    fn opaque(self) -> &'static str {
+    pub(crate) fn opaque(self) -> &'static str {
         match self {
             Self::Root => "trusted.overlay.opaque",
             Self::User => "user.overlay.opaque",
@@ -56,12 +57,14 @@ impl Rights {
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 const MAX_DEPTH: usize = 256;
+/// The earliest: of what an archive says no time of.
 const NO_TIME: (i64, u32) = (0, 0);
 
-/// Unpacks an archive into the empty directory `root`.
-pub(crate) fn unpack(archive: impl Read, root: &Path, limits: Limits, rights: Rights) -> io::Result<()> {
+/// Unpacks an archive into the empty directory `root`. Gives the directories that had to be made and are not in it.
+pub(crate) fn unpack(archive: impl Read, root: &Path, limits: Limits, rights: Rights) -> io::Result<BTreeSet<PathBuf>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut layer = Layer { root: open(root, flags, Mode::empty())?, rights, left: limits.entries, times: Vec::new() };
+    let root = open(root, flags, Mode::empty())?;
+    let mut layer = Layer { root, rights, left: limits.entries, times: Vec::new(), unlisted: BTreeSet::new() };
     read_all(archive, |entry, content| layer.add(entry, content).map_err(|error| named(&entry.name, &error)))?;
     layer.finish()
 }
@@ -71,7 +74,7 @@ fn named(name: &[u8], error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{shown}: {error}"))
 }
 
-fn refused(why: &str) -> io::Error {
+pub(crate) fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_owned())
 }
 
@@ -81,6 +84,7 @@ struct Layer {
     left: u64,
     /// Directories change when something is put into them: their times are set at the end.
     times: Vec<(PathBuf, (i64, u32))>,
+    unlisted: BTreeSet<PathBuf>,
 }
 
 /// The parts of a name below the root.
@@ -97,7 +101,7 @@ fn parts(name: &[u8]) -> io::Result<Vec<&OsStr>> {
     if parts.len() > MAX_DEPTH { Err(refused("the name is too deep")) } else { Ok(parts) }
 }
 
-fn time(seconds: (i64, u32)) -> Timestamps {
+pub(crate) fn time(seconds: (i64, u32)) -> Timestamps {
     let time = Timespec { tv_sec: seconds.0, tv_nsec: i64::from(seconds.1) };
     Timestamps { last_access: time, last_modification: time }
 }
@@ -120,15 +124,25 @@ impl Layer {
         let Some((last, above)) = parts.split_last() else { return Err(Errno::NOENT.into()) };
         let parent = self.directory(above)?;
         match mkdirat(&parent, *last, Mode::from_raw_mode(0o755)) {
-            Ok(()) => self.times.push((parts.iter().collect(), NO_TIME)),
+            Ok(()) => {
+                // A short archive with deep names would make far more than it has entries.
+                self.count()?;
+                self.times.push((parts.iter().collect(), NO_TIME));
+                self.unlisted.insert(parts.iter().collect());
+            }
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(openat2(&self.root, &path, flags, Mode::empty(), inside)?)
     }
 
-    fn add(&mut self, entry: &Entry, content: &mut dyn Read) -> io::Result<()> {
+    fn count(&mut self) -> io::Result<()> {
         self.left = self.left.checked_sub(1).ok_or_else(|| refused("more entries than the limit"))?;
+        Ok(())
+    }
+
+    fn add(&mut self, entry: &Entry, content: &mut dyn Read) -> io::Result<()> {
+        self.count()?;
         let parts = parts(&entry.name)?;
         let Some((last, above)) = parts.split_last() else {
             // The layer's own root: its attributes are the sandbox's.
@@ -179,6 +193,7 @@ impl Layer {
         }
         self.set_attributes(parent, name, entry)?;
         self.times.push((parts.iter().collect(), entry.mtime));
+        self.unlisted.remove(&parts.iter().collect::<PathBuf>());
         Ok(())
     }
 
@@ -207,27 +222,14 @@ impl Layer {
         if !entry.attributes.is_empty() && matches!(entry.kind, Kind::File | Kind::Directory) {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = openat(parent, name, flags, Mode::empty())?;
-            for (key, value) in &entry.attributes {
-                self.set_attribute(&file, key, value)?;
+            for (key, value) in entry.attributes.iter().filter(|(key, _)| is_kept(key, self.rights)) {
+                fsetxattr(&file, key, value, XattrFlags::empty())?;
             }
         }
         Ok(chmodat(parent, name, Mode::from_raw_mode(RawMode::from(entry.mode)), AtFlags::empty())?)
     }
 
-    /// Users' own attributes and file capabilities. Never those by which an overlay is steered.
-    fn set_attribute(&self, file: &OwnedFd, key: &str, value: &[u8]) -> io::Result<()> {
-        let kept = match key.split_once('.') {
-            Some(("user", rest)) => !rest.starts_with("overlay."),
-            Some(("security", "capability")) => self.rights == Rights::Root,
-            _ => false,
-        };
-        if kept {
-            fsetxattr(file, key, value, XattrFlags::empty())?;
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> io::Result<()> {
+    fn finish(self) -> io::Result<BTreeSet<PathBuf>> {
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         // In the archive's order: of two entries for one directory the later counts.
         for (path, mtime) in &self.times {
@@ -237,7 +239,16 @@ impl Layer {
                 utimensat(&directory, "", &time(*mtime), AtFlags::EMPTY_PATH)?;
             }
         }
-        Ok(())
+        Ok(self.unlisted)
+    }
+}
+
+/// Users' own attributes and file capabilities. Never those by which an overlay is steered.
+pub(crate) fn is_kept(attribute: &str, rights: Rights) -> bool {
+    match attribute.split_once('.') {
+        Some(("user", rest)) => !rest.starts_with("overlay."),
+        Some(("security", "capability")) => rights == Rights::Root,
+        _ => false,
     }
 }
 
