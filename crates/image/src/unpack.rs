@@ -3,7 +3,7 @@
 //! What is removed from lower layers becomes what overlay(5) calls whiteouts and opaque directories. Devices are never
 //! made. Owners are kept where we are root; a plain user's files are the user's, who is root in a sandbox.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, Timespec, Timestamps, XattrFlags, chmodat, chownat,
-    fsetxattr, linkat, mkdirat, mknodat, open, openat, openat2, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, Timespec, Timestamps, XattrFlags, chmodat, chownat, fchmod,
+    fsetxattr, futimens, linkat, mkdirat, mknodat, open, openat, openat2, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::thread::{Gid, Uid};
@@ -64,7 +64,8 @@ const NO_TIME: (i64, u32) = (0, 0);
 pub(crate) fn unpack(archive: impl Read, root: &Path, limits: Limits, rights: Rights) -> io::Result<BTreeSet<PathBuf>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = open(root, flags, Mode::empty())?;
-    let mut layer = Layer { root, rights, left: limits.entries, times: Vec::new(), unlisted: BTreeSet::new() };
+    let mut layer =
+        Layer { root, rights, left: limits.entries, directories: BTreeMap::new(), unlisted: BTreeSet::new() };
     read_all(archive, |entry, content| layer.add(entry, content).map_err(|error| named(&entry.name, &error)))?;
     layer.finish()
 }
@@ -82,8 +83,8 @@ struct Layer {
     root: OwnedFd,
     rights: Rights,
     left: u64,
-    /// Directories change when something is put into them: their times are set at the end.
-    times: Vec<(PathBuf, (i64, u32))>,
+    /// What is put into a directory changes its time, and needs the right to: mode and time are set at the end.
+    directories: BTreeMap<PathBuf, (u32, (i64, u32))>,
     unlisted: BTreeSet<PathBuf>,
 }
 
@@ -127,7 +128,7 @@ impl Layer {
             Ok(()) => {
                 // A short archive with deep names would make far more than it has entries.
                 self.count()?;
-                self.times.push((parts.iter().collect(), NO_TIME));
+                self.directories.insert(parts.iter().collect(), (0o755, NO_TIME));
                 self.unlisted.insert(parts.iter().collect());
             }
             Err(Errno::EXIST) => {}
@@ -192,7 +193,7 @@ impl Layer {
             Err(error) => return Err(error.into()),
         }
         self.set_attributes(parent, name, entry)?;
-        self.times.push((parts.iter().collect(), entry.mtime));
+        self.directories.insert(parts.iter().collect(), (entry.mode, entry.mtime));
         self.unlisted.remove(&parts.iter().collect::<PathBuf>());
         Ok(())
     }
@@ -226,17 +227,20 @@ impl Layer {
                 fsetxattr(&file, key, value, XattrFlags::empty())?;
             }
         }
-        Ok(chmodat(parent, name, Mode::from_raw_mode(RawMode::from(entry.mode)), AtFlags::empty())?)
+        // A directory stays open to us until everything is in it.
+        let open = if entry.kind == Kind::Directory { 0o700 } else { 0 };
+        Ok(chmodat(parent, name, Mode::from_raw_mode(RawMode::from(entry.mode | open)), AtFlags::empty())?)
     }
 
     fn finish(self) -> io::Result<BTreeSet<PathBuf>> {
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // In the archive's order: of two entries for one directory the later counts.
-        for (path, mtime) in &self.times {
+        // What is in a directory comes before it: afterwards it may be closed.
+        for (path, (mode, mtime)) in self.directories.iter().rev() {
             // A later entry may have put something else in its place.
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             if let Ok(directory) = openat2(&self.root, path, flags, Mode::empty(), inside) {
-                utimensat(&directory, "", &time(*mtime), AtFlags::EMPTY_PATH)?;
+                fchmod(&directory, Mode::from_raw_mode(RawMode::from(*mode)))?;
+                futimens(&directory, &time(*mtime))?;
             }
         }
         Ok(self.unlisted)
@@ -301,7 +305,7 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) ->
         }
         opened => opened?,
     };
-    let _ = rustix::fs::fchmod(&directory, Mode::from_raw_mode(0o700));
+    let _ = fchmod(&directory, Mode::from_raw_mode(0o700));
     let mut entries = rustix::fs::Dir::read_from(&directory)?;
     while let Some(entry) = entries.read() {
         let entry = entry?;

@@ -90,6 +90,27 @@ fn every_source_gives_the_same_trees() {
 }
 
 #[test]
+fn closed_directories_are_unpacked_by_anybody() {
+    let closed = |name, mode| Member { mode, ..directory(name) };
+    let imported = import(&[archive(&[
+        closed("usr", 0o555),
+        closed("usr/bin", 0o555),
+        file("usr/bin/tool", b"x"),
+        closed("none", 0o000),
+        closed("none/inner", 0o1000),
+        closed("twice", 0o700),
+        closed("twice", 0o2511),
+    ])]);
+    let root = &imported.layers()[0];
+    let mode = |name: &str| std::fs::symlink_metadata(root.join(name)).unwrap().mode() & 0o7777;
+    assert_eq!(["usr", "usr/bin", "none", "twice"].map(mode), [0o555, 0o555, 0o000, 0o2511]);
+    let time = |name: &str| std::fs::symlink_metadata(root.join(name)).unwrap().mtime();
+    assert_eq!(["usr", "usr/bin", "none", "twice"].map(time), [1_700_000_000; 4]);
+    std::fs::set_permissions(root.join("none"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(mode("none/inner"), 0o1000);
+}
+
+#[test]
 fn a_wrong_digest_keeps_nothing() {
     let place = tempfile::tempdir().unwrap();
     let path = layout(place.path(), &layers(), CONFIG);
