@@ -200,7 +200,7 @@ as_plain_user() {
     local directory programs program status=0
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

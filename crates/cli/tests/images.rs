@@ -17,7 +17,7 @@ fn saved(place: &Path) -> String {
         place,
         "mkdir -p base/bin base/etc base/tmp base/var/cache top/etc top/var/cache
          busybox=$(command -v busybox); cp \"$busybox\" base/bin/busybox
-         for name in sh id cat ls env pwd; do ln -s busybox base/bin/$name; done
+         for name in sh id cat ls env pwd stat; do ln -s busybox base/bin/$name; done
          printf 'root:x:0:0::/root:/bin/sh\\napp:x:7:7::/tmp:/bin/sh\\n' >base/etc/passwd
          echo old >base/etc/removed; echo old >base/var/cache/old; ln -s /nowhere base/etc/resolv.conf
          echo hello >top/etc/motd; : >top/etc/.wh.removed; : >top/var/cache/.wh..wh..opq; echo new >top/var/cache/new
@@ -170,4 +170,22 @@ fn progress_is_for_terminals_only() {
     assert!(output.status.success(), "{said}");
     // A layer of a few bytes is over before it would be drawn again.
     assert!(said.contains("fetching layer 1 of 2") && said.contains("MiB, "), "{said}");
+}
+
+#[test]
+fn a_directory_that_a_layer_does_not_list_keeps_its_rights() {
+    let place = tempfile::tempdir().unwrap();
+    saved(place.path());
+    sh(
+        place.path(),
+        "chmod 1777 base/tmp; chmod 700 base/var; tar --owner=0 --group=0 -C base -cf base.tar .
+         echo x >top/tmp-x; tar --owner=0 --group=0 --transform 's,^tmp-x$,tmp/x,;s,^etc/motd$,var/cache/motd,' \\
+             -C top -cf top.tar tmp-x etc/motd",
+    );
+    let path = layout(place.path(), &["base.tar", "top.tar"], CONFIG);
+    let image = format!("oci:{}", path.display());
+    let script = "cat /tmp/x /var/cache/motd; stat -c '%a %n' /tmp /var /var/cache";
+    let arguments = ["run", "--image", &image, "--user", "0", "--", "sh", "-c", script];
+    let (code, out, err) = ringfence(place.path(), &arguments);
+    assert_eq!((code, out.as_str()), (0, "x\nhello\n1777 /tmp\n700 /var\n755 /var/cache\n"), "{err}");
 }

@@ -136,7 +136,8 @@ pub(crate) fn import(
         size += bytes;
         store.import_layer(&mut work, file, layer, progress)?;
     }
-    let image = Image { digest: Digest::of(&written), layers, config, base: None, size };
+    let directories = store.import_directories(&mut work, &layers)?;
+    let image = Image { digest: Digest::of(&written), layers, directories, config, base: None, size };
     store.keep(&image, name)?;
     Ok(image)
 }

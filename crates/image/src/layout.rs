@@ -120,7 +120,8 @@ pub(crate) fn import(
         store.import_layer(&mut work, file, layer, progress)?;
         store.remember_blob(&blob.digest, layer)?;
     }
-    let image = Image { digest, layers, config, base: None, size };
+    let directories = store.import_directories(&mut work, &layers)?;
+    let image = Image { digest, layers, directories, config, base: None, size };
     store.keep(&image, name)?;
     Ok(image)
 }

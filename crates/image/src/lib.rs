@@ -14,6 +14,7 @@ mod pull;
 mod save;
 mod source;
 mod store;
+mod unlisted;
 mod unpack;
 
 use std::io;

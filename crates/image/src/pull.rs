@@ -48,7 +48,8 @@ pub async fn pull(
             store.import_layer(&mut work, file, layer, progress)?;
         }
     }
-    let image = Image { digest: own(&resolved.digest)?, layers, config, base: None, size };
+    let directories = store.import_directories(&mut work, &layers)?;
+    let image = Image { digest: own(&resolved.digest)?, layers, directories, config, base: None, size };
     store.keep(&image, name)?;
     Ok(image)
 }

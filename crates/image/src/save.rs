@@ -35,8 +35,12 @@ pub fn save(
     file.seek(SeekFrom::Start(0)).map_err(|error| store.failed(error))?;
     progress.begin(Step::Unpacking(1, 1), Some(size));
     store.import_layer(&mut work, file, &layer, progress)?;
-    let (mut layers, config, base, before) = match below {
-        Below::Image(image) => (image.layers.clone(), image.config.clone(), image.base.clone(), image.size),
+    let (mut layers, config, base, before): (Vec<_>, _, _, _) = match below {
+        // What lay on top of its layers for their directories' sake lies below what was written.
+        Below::Image(image) => {
+            let layers = image.layers.iter().chain(&image.directories).cloned().collect();
+            (layers, image.config.clone(), image.base.clone(), image.size)
+        }
         Below::Unpinned(base) => (Vec::new(), Config::default(), Some(base.to_owned()), 0),
     };
     layers.push(layer);
@@ -45,7 +49,7 @@ pub fn save(
     }
     // There is no manifest to be called by: everything that makes it this image is.
     let said = serde_json::to_vec(&(&layers, &config, &base)).unwrap_or_default();
-    let image = Image { digest: Digest::of(&said), layers, config, base, size: before + size };
+    let image = Image { digest: Digest::of(&said), layers, directories: None, config, base, size: before + size };
     store.keep(&image, name)?;
     Ok(image)
 }

@@ -4,6 +4,7 @@
 //! layers/HEX/      one layer's files, complete: it is renamed here when it is
 //! images/HEX.json  what an image is: its layers, bottom first, and its configuration
 //! names/NAME       which image a name means now
+//! unlisted/HEX     which directories a layer has something in without listing them
 //! blobs/HEX        which layer a compressed blob became, so that it is not fetched again
 //! work/NUMBER/     somebody is importing; held by a lock that dies with them
 //! importers        shared by everybody who imports; the collector waits for nobody, and collects when it has it alone
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::digest::{Digest, Measured};
 use crate::progress::Progress;
+use crate::unlisted::{self, Below};
 use crate::unpack::{Limits, Rights, remove_tree, unpack};
 use crate::{ImageError, compression};
 
@@ -41,6 +43,9 @@ pub struct Image {
     pub digest: Digest,
     /// Its layers, bottom first.
     pub layers: Vec<Digest>,
+    /// One more on top, for directories that layers do not list; see `unlisted.rs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directories: Option<Digest>,
     /// What it says about running it.
     pub config: Config,
     /// What lies below its layers and is in no store: `host`, or `dir:` and a path. It is whatever is there.
@@ -71,7 +76,7 @@ pub struct Collected {
     pub busy: bool,
 }
 
-const PARTS: [&str; 5] = ["layers", "images", "names", "blobs", "work"];
+const PARTS: [&str; 6] = ["layers", "unlisted", "images", "names", "blobs", "work"];
 /// The longest list of layers that a kernel mounts in one piece.
 pub(crate) const MAX_LAYERS: usize = 128;
 
@@ -179,19 +184,56 @@ impl Store {
         fs::DirBuilder::new().mode(0o755).create(&directory).map_err(|error| self.failed(error))?;
         let plain = compression::decode(archive, progress).map_err(broken)?;
         let mut measured = Measured::new(plain, self.limits.bytes);
-        unpack(&mut measured, &directory, self.limits, Rights::own()).map_err(broken)?;
+        let unlisted = unpack(&mut measured, &directory, self.limits, Rights::own()).map_err(broken)?;
         let found = measured.finish().map_err(broken)?;
         if found != *expected {
             return Err(ImageError::Mismatch { what: "a layer", expected: expected.clone(), found });
         }
-        let file = File::open(&directory).map_err(|error| self.failed(error))?;
+        let unlisted = unlisted::written(&unlisted);
+        let note = self.root.join("unlisted").join(expected.hex());
+        if !unlisted.is_empty() {
+            self.write(&note, &unlisted)?;
+        }
+        self.keep_layer(&directory, expected)?;
+        // A collector that came between takes the note of a layer that it does not see yet.
+        if !unlisted.is_empty() && !note.exists() {
+            self.write(&note, &unlisted)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a complete layer its name.
+    fn keep_layer(&self, directory: &Path, digest: &Digest) -> Result<(), ImageError> {
+        let file = File::open(directory).map_err(|error| self.failed(error))?;
         // Before its name says that it is complete, it is.
         rustix::fs::syncfs(&file).map_err(|errno| self.failed(errno.into()))?;
-        match renameat_with(CWD, &directory, CWD, self.layer(expected), RenameFlags::NOREPLACE) {
+        match renameat_with(CWD, directory, CWD, self.layer(digest), RenameFlags::NOREPLACE) {
             // Somebody else was first; theirs is the same.
             Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
             Err(errno) => Err(self.failed(errno.into())),
         }
+    }
+
+    /// The layer of directories that these layers, bottom first, need on top of them.
+    pub(crate) fn import_directories(&self, work: &mut Work, layers: &[Digest]) -> Result<Option<Digest>, ImageError> {
+        let mut below = Vec::new();
+        let mut all_listed = true;
+        for digest in layers.iter().rev() {
+            let note = fs::read(self.root.join("unlisted").join(digest.hex())).unwrap_or_default();
+            all_listed = all_listed && note.is_empty();
+            let opened = Below::new(&self.layer(digest), unlisted::read(&note));
+            below.push(opened.map_err(|error| self.failed(error))?);
+        }
+        if all_listed {
+            return Ok(None);
+        }
+        let directory = work.fresh("layer");
+        fs::DirBuilder::new().mode(0o755).create(&directory).map_err(|error| self.failed(error))?;
+        let made = unlisted::make(&below, &directory, Rights::own()).map_err(|error| self.failed(error))?;
+        if let Some(digest) = &made {
+            self.keep_layer(&directory, digest)?;
+        }
+        Ok(made)
     }
 
     /// Remembers which layer a blob became.
@@ -236,7 +278,7 @@ impl Store {
     /// Opens an image for use.
     pub fn use_image(&self, image: &Image) -> Result<Opened, ImageError> {
         let (mut layers, mut locks) = (Vec::new(), Vec::new());
-        for digest in image.layers.iter().rev() {
+        for digest in image.directories.iter().chain(image.layers.iter().rev()) {
             let path = self.layer(digest);
             let lock = File::open(&path).map_err(|_| ImageError::Unknown { name: digest.to_string() })?;
             flock(&lock, FlockOperation::NonBlockingLockShared).map_err(|errno| self.failed(errno.into()))?;
@@ -283,11 +325,19 @@ impl Store {
                 fs::remove_file(entry.path()).map_err(|error| self.failed(error))?;
             }
         }
-        let needed = |hex: &str| named.iter().any(|image| image.layers.iter().any(|layer| layer.hex() == hex));
+        let needed = |hex: &str| {
+            let mut layers = named.iter().flat_map(|image| image.layers.iter().chain(&image.directories));
+            layers.any(|layer| layer.hex() == hex)
+        };
         collected.layers = self.remove_unlocked("layers", |hex| !needed(hex))?;
         for entry in fs::read_dir(self.root.join("blobs")).map_err(|error| self.failed(error))?.flatten() {
             let layer = fs::read_to_string(entry.path()).ok().and_then(|text| text.parse::<Digest>().ok());
             if layer.is_none_or(|layer| !self.has_layer(&layer)) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        for entry in fs::read_dir(self.root.join("unlisted")).map_err(|error| self.failed(error))?.flatten() {
+            if !self.root.join("layers").join(entry.file_name()).is_dir() {
                 let _ = fs::remove_file(entry.path());
             }
         }

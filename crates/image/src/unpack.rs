@@ -3,6 +3,7 @@
 //! What is removed from lower layers becomes what overlay(5) calls whiteouts and opaque directories. Devices are never
 //! made. Owners are kept where we are root; a plain user's files are the user's, who is root in a sandbox.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,8 +11,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, Timespec, Timestamps, XattrFlags, chmodat, chownat,
-    fsetxattr, linkat, mkdirat, mknodat, open, openat, openat2, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, Timespec, Timestamps, XattrFlags, chmodat, chownat, fchmod,
+    fsetxattr, futimens, linkat, mkdirat, mknodat, open, openat, openat2, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use rustix::thread::{Gid, Uid};
@@ -45,7 +46,7 @@ impl Rights {
         if rustix::process::geteuid().is_root() { Self::Root } else { Self::User }
     }
 
-    fn opaque(self) -> &'static str {
+    pub(crate) fn opaque(self) -> &'static str {
         match self {
             Self::Root => "trusted.overlay.opaque",
             Self::User => "user.overlay.opaque",
@@ -56,12 +57,15 @@ impl Rights {
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 const MAX_DEPTH: usize = 256;
+/// The earliest: of what an archive says no time of.
 const NO_TIME: (i64, u32) = (0, 0);
 
-/// Unpacks an archive into the empty directory `root`.
-pub(crate) fn unpack(archive: impl Read, root: &Path, limits: Limits, rights: Rights) -> io::Result<()> {
+/// Unpacks an archive into the empty directory `root`. Gives the directories that had to be made and are not in it.
+pub(crate) fn unpack(archive: impl Read, root: &Path, limits: Limits, rights: Rights) -> io::Result<BTreeSet<PathBuf>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut layer = Layer { root: open(root, flags, Mode::empty())?, rights, left: limits.entries, times: Vec::new() };
+    let root = open(root, flags, Mode::empty())?;
+    let mut layer =
+        Layer { root, rights, left: limits.entries, directories: BTreeMap::new(), unlisted: BTreeSet::new() };
     read_all(archive, |entry, content| layer.add(entry, content).map_err(|error| named(&entry.name, &error)))?;
     layer.finish()
 }
@@ -71,7 +75,7 @@ fn named(name: &[u8], error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{shown}: {error}"))
 }
 
-fn refused(why: &str) -> io::Error {
+pub(crate) fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_owned())
 }
 
@@ -79,8 +83,9 @@ struct Layer {
     root: OwnedFd,
     rights: Rights,
     left: u64,
-    /// Directories change when something is put into them: their times are set at the end.
-    times: Vec<(PathBuf, (i64, u32))>,
+    /// What is put into a directory changes its time, and needs the right to: mode and time are set at the end.
+    directories: BTreeMap<PathBuf, (u32, (i64, u32))>,
+    unlisted: BTreeSet<PathBuf>,
 }
 
 /// The parts of a name below the root.
@@ -97,7 +102,7 @@ fn parts(name: &[u8]) -> io::Result<Vec<&OsStr>> {
     if parts.len() > MAX_DEPTH { Err(refused("the name is too deep")) } else { Ok(parts) }
 }
 
-fn time(seconds: (i64, u32)) -> Timestamps {
+pub(crate) fn time(seconds: (i64, u32)) -> Timestamps {
     let time = Timespec { tv_sec: seconds.0, tv_nsec: i64::from(seconds.1) };
     Timestamps { last_access: time, last_modification: time }
 }
@@ -120,15 +125,25 @@ impl Layer {
         let Some((last, above)) = parts.split_last() else { return Err(Errno::NOENT.into()) };
         let parent = self.directory(above)?;
         match mkdirat(&parent, *last, Mode::from_raw_mode(0o755)) {
-            Ok(()) => self.times.push((parts.iter().collect(), NO_TIME)),
+            Ok(()) => {
+                // A short archive with deep names would make far more than it has entries.
+                self.count()?;
+                self.directories.insert(parts.iter().collect(), (0o755, NO_TIME));
+                self.unlisted.insert(parts.iter().collect());
+            }
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(openat2(&self.root, &path, flags, Mode::empty(), inside)?)
     }
 
-    fn add(&mut self, entry: &Entry, content: &mut dyn Read) -> io::Result<()> {
+    fn count(&mut self) -> io::Result<()> {
         self.left = self.left.checked_sub(1).ok_or_else(|| refused("more entries than the limit"))?;
+        Ok(())
+    }
+
+    fn add(&mut self, entry: &Entry, content: &mut dyn Read) -> io::Result<()> {
+        self.count()?;
         let parts = parts(&entry.name)?;
         let Some((last, above)) = parts.split_last() else {
             // The layer's own root: its attributes are the sandbox's.
@@ -178,7 +193,8 @@ impl Layer {
             Err(error) => return Err(error.into()),
         }
         self.set_attributes(parent, name, entry)?;
-        self.times.push((parts.iter().collect(), entry.mtime));
+        self.directories.insert(parts.iter().collect(), (entry.mode, entry.mtime));
+        self.unlisted.remove(&parts.iter().collect::<PathBuf>());
         Ok(())
     }
 
@@ -207,37 +223,36 @@ impl Layer {
         if !entry.attributes.is_empty() && matches!(entry.kind, Kind::File | Kind::Directory) {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = openat(parent, name, flags, Mode::empty())?;
-            for (key, value) in &entry.attributes {
-                self.set_attribute(&file, key, value)?;
+            for (key, value) in entry.attributes.iter().filter(|(key, _)| is_kept(key, self.rights)) {
+                fsetxattr(&file, key, value, XattrFlags::empty())?;
             }
         }
-        Ok(chmodat(parent, name, Mode::from_raw_mode(RawMode::from(entry.mode)), AtFlags::empty())?)
+        // A directory stays open to us until everything is in it.
+        let open = if entry.kind == Kind::Directory { 0o700 } else { 0 };
+        Ok(chmodat(parent, name, Mode::from_raw_mode(RawMode::from(entry.mode | open)), AtFlags::empty())?)
     }
 
-    /// Users' own attributes and file capabilities. Never those by which an overlay is steered.
-    fn set_attribute(&self, file: &OwnedFd, key: &str, value: &[u8]) -> io::Result<()> {
-        let kept = match key.split_once('.') {
-            Some(("user", rest)) => !rest.starts_with("overlay."),
-            Some(("security", "capability")) => self.rights == Rights::Root,
-            _ => false,
-        };
-        if kept {
-            fsetxattr(file, key, value, XattrFlags::empty())?;
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> io::Result<()> {
+    fn finish(self) -> io::Result<BTreeSet<PathBuf>> {
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        // In the archive's order: of two entries for one directory the later counts.
-        for (path, mtime) in &self.times {
+        // What is in a directory comes before it: afterwards it may be closed.
+        for (path, (mode, mtime)) in self.directories.iter().rev() {
             // A later entry may have put something else in its place.
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             if let Ok(directory) = openat2(&self.root, path, flags, Mode::empty(), inside) {
-                utimensat(&directory, "", &time(*mtime), AtFlags::EMPTY_PATH)?;
+                fchmod(&directory, Mode::from_raw_mode(RawMode::from(*mode)))?;
+                futimens(&directory, &time(*mtime))?;
             }
         }
-        Ok(())
+        Ok(self.unlisted)
+    }
+}
+
+/// Users' own attributes and file capabilities. Never those by which an overlay is steered.
+pub(crate) fn is_kept(attribute: &str, rights: Rights) -> bool {
+    match attribute.split_once('.') {
+        Some(("user", rest)) => !rest.starts_with("overlay."),
+        Some(("security", "capability")) => rights == Rights::Root,
+        _ => false,
     }
 }
 
@@ -290,7 +305,7 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) ->
         }
         opened => opened?,
     };
-    let _ = rustix::fs::fchmod(&directory, Mode::from_raw_mode(0o700));
+    let _ = fchmod(&directory, Mode::from_raw_mode(0o700));
     let mut entries = rustix::fs::Dir::read_from(&directory)?;
     while let Some(entry) = entries.read() {
         let entry = entry?;

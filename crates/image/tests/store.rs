@@ -80,13 +80,34 @@ fn every_source_gives_the_same_trees() {
     }
     assert_eq!(seen[0], seen[1]);
     // What the archive gives no time has none of ours, else two machines would have two trees.
-    assert!(seen[0].2[0].iter().any(|line| line.starts_with("var 40755") && line.contains(" 0 3 ")), "{:?}", seen[0].2);
+    assert!(seen[0].2[1].iter().any(|line| line.starts_with("var 40755") && line.contains(" 0 3 ")), "{:?}", seen[0].2);
     let text = seen[0].2.concat().join("\n");
     assert!(text.contains("noted 100644") && text.contains(" 1600000000 2 ") && text.contains("user.note"), "{text}");
     assert!(text.contains("etc/removed 20000"), "a whiteout: {text}");
     if rustix::process::geteuid().is_root() {
         assert!(text.contains("etc/shadow 100640 42:42"), "{text}");
     }
+}
+
+#[test]
+fn closed_directories_are_unpacked_by_anybody() {
+    let closed = |name, mode| Member { mode, ..directory(name) };
+    let imported = import(&[archive(&[
+        closed("usr", 0o555),
+        closed("usr/bin", 0o555),
+        file("usr/bin/tool", b"x"),
+        closed("none", 0o000),
+        closed("none/inner", 0o1000),
+        closed("twice", 0o700),
+        closed("twice", 0o2511),
+    ])]);
+    let root = &imported.layers()[0];
+    let mode = |name: &str| std::fs::symlink_metadata(root.join(name)).unwrap().mode() & 0o7777;
+    assert_eq!(["usr", "usr/bin", "none", "twice"].map(mode), [0o555, 0o555, 0o000, 0o2511]);
+    let time = |name: &str| std::fs::symlink_metadata(root.join(name)).unwrap().mtime();
+    assert_eq!(["usr", "usr/bin", "none", "twice"].map(time), [1_700_000_000; 4]);
+    std::fs::set_permissions(root.join("none"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    assert_eq!(mode("none/inner"), 0o1000);
 }
 
 #[test]
@@ -121,13 +142,13 @@ fn layers_are_shared_and_collected_when_nobody_needs_them() {
         image::import(&store, &Source::Layout(layout(&place.path().join("b"), &both[..1], "{}"), None), &()).unwrap();
     assert_eq!(first.layers[0], second.layers[0]);
     let count = || std::fs::read_dir(place.path().join("store/layers")).unwrap().count();
-    assert_eq!(count(), 2);
+    assert_eq!(count(), 3, "two of the archive's, and one for directories that the upper does not list");
     let names: Vec<String> = store.list().unwrap().into_iter().map(|(name, _)| name).collect();
     let opened = store.use_image(&first).unwrap();
     store.remove(&names[0]).unwrap();
     assert_eq!(store.collect().unwrap().layers, 0, "in use");
     drop(opened);
-    assert_eq!(store.collect().unwrap().layers, 1);
+    assert_eq!(store.collect().unwrap().layers, 2);
     assert_eq!(count(), 1, "the other image's stays");
     store.remove(&names[1]).unwrap();
     assert_eq!(store.collect().unwrap().layers, 1);
@@ -144,11 +165,11 @@ fn importing_at_the_same_time_is_one_import() {
             scope.spawn(|| {
                 let store = Store::open(&root).unwrap();
                 let image = image::import(&store, &Source::Layout(path.clone(), None), &()).unwrap();
-                assert_eq!(store.use_image(&image).unwrap().layers.len(), 2);
+                assert_eq!(store.use_image(&image).unwrap().layers.len(), 3, "one for directories that are not listed");
             });
         }
     });
-    assert_eq!(std::fs::read_dir(root.join("layers")).unwrap().count(), 2);
+    assert_eq!(std::fs::read_dir(root.join("layers")).unwrap().count(), 3);
     assert_eq!(std::fs::read_dir(root.join("work")).unwrap().count(), 0);
 }
 

@@ -24,6 +24,11 @@ pub(crate) fn import(file: &Path, tag: &str) {
     output(docker().arg("import").args([file, Path::new(tag)]));
 }
 
+/// Whether the daemon copies whole trees for its layers, for want of a better way.
+pub(crate) fn copies_trees() -> bool {
+    output(docker().args(["info", "--format", "{{.Driver}}"])) == b"vfs\n"
+}
+
 pub(crate) fn save(tag: &str, file: &Path) {
     output(docker().args(["save", tag, "-o"]).arg(file));
 }

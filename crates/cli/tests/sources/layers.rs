@@ -36,6 +36,9 @@ fn layers_are_what_docker_shows() {
     docker::build(tag, &format!("FROM {TAG}\n{STEPS}"));
     let compared = [Engine::Ringfence, Engine::Docker];
     let expected = listing::read(&docker::run(&[], tag, &["sh", "-c", SCRIPT]), &compared);
+    // A daemon that copies trees loses the attributes of users on the way, in what it shows and not in what it saves.
+    let lost = docker::copies_trees();
+    let is_compared = |line: &String| !(lost && line.starts_with("# file: ") && line.contains("\\nuser."));
     for (name, there) in
         [("./w/opaque/new ", true), ("./w/opaque/sub", false), ("./w/tree/a ", true), ("./w/tree/a/b", false)]
     {
@@ -45,6 +48,8 @@ fn layers_are_what_docker_shows() {
     docker::save(tag, &saved);
     for (store, source) in [("layers-a", format!("docker:{tag}")), ("layers-b", format!("archive:{}", saved.display()))]
     {
-        assert_same(&source, &listed(&BASE.place.path().join(store), &source, &compared), &expected);
+        let mut found = listed(&BASE.place.path().join(store), &source, &compared);
+        found.retain(is_compared);
+        assert_same(&source, &found, &expected);
     }
 }
