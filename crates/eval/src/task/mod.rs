@@ -1,0 +1,218 @@
+//! The task: what is asked, of whom, in which profile, and how the answer is judged.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use log::message::ChatMessage;
+use profile::Document;
+use serde_json::{Map, Value};
+
+/// A task, as its file and the command line say.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// Its name.
+    pub name: String,
+    /// Its file, for messages and the log.
+    pub origin: String,
+    /// Profile, sandbox, image, network, tools, limits, phases, approval: everything that is enforced.
+    pub document: Document,
+    /// What is asked.
+    pub dataset: Dataset,
+    /// How it is answered, one after the other; never empty.
+    pub solvers: Vec<Solver>,
+    /// How the answer is judged; may be empty.
+    pub scorers: Vec<Scorer>,
+    /// How often each sample is asked.
+    pub epochs: Epochs,
+    /// Limits beside those of the document.
+    pub limits: Limits,
+    /// Which model answers, such as `mock/scripted`; the command line may name another.
+    pub model: Option<String>,
+    /// What `mock/scripted` says in every sample that has no words of its own.
+    pub mock: Vec<MockReply>,
+    /// For whoever sorts logs.
+    pub tags: Vec<String>,
+    /// For whoever reads logs.
+    pub metadata: Map<String, Value>,
+    /// The parameters in force, by name.
+    pub parameters: BTreeMap<String, Value>,
+}
+
+/// The samples of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// Its name: the file's, or the task's.
+    pub name: String,
+    /// Where it was read from, if not from the task itself.
+    pub location: Option<String>,
+    /// The samples, in the order in which they are asked.
+    pub samples: Vec<Sample>,
+    /// Whether that is another order than the file's.
+    pub shuffled: bool,
+}
+
+/// A sample's name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SampleId {
+    /// Counted from 1 where nobody says otherwise.
+    Number(i64),
+    /// As the data set says.
+    Text(String),
+}
+
+/// One question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Unique in its data set.
+    pub id: SampleId,
+    /// What is asked.
+    pub input: Input,
+    /// What is right: one, or any of several.
+    pub target: Vec<String>,
+    /// What may be chosen from.
+    pub choices: Vec<String>,
+    /// Files that the sandbox begins with, by their absolute path inside.
+    pub files: BTreeMap<String, FileContent>,
+    /// A script that prepares the sandbox, run by `sh` in the setup phase.
+    pub setup: Option<String>,
+    /// For whoever reads logs, and for templates.
+    pub metadata: Map<String, Value>,
+    /// What `mock/scripted` says here.
+    pub mock: Option<Vec<MockReply>>,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// In words.
+    Text(String),
+    /// As a conversation.
+    Messages(Vec<ChatMessage>),
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileContent {
+    /// These words.
+    Text(String),
+    /// What this file of the host holds; its path was checked to lie beside the task.
+    Host(PathBuf),
+}
+
+/// One step towards an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Solver {
+    /// Ask the model once.
+    Generate,
+    /// Put instructions first. `{name}` is filled from the sample's metadata.
+    SystemMessage(String),
+    /// Put the question into other words: `{prompt}` and names of the metadata.
+    PromptTemplate(String),
+    /// Show the choices as letters, ask once, and read the letter.
+    MultipleChoice,
+    /// Let the model work with tools until it submits.
+    Agent(Agent),
+}
+
+/// A model that works with tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    /// Which of the granted tools it is offered; absent means all that the document names.
+    pub tools: Option<Vec<String>>,
+    /// How often it is asked at most.
+    pub max_steps: u32,
+    /// How often it may submit, as long as the answer is wrong.
+    pub attempts: u32,
+    /// What it is told when it calls no tool.
+    pub continue_message: Option<String>,
+    /// What it is told first, beside what it can do.
+    pub instructions: Option<String>,
+}
+
+/// How an answer is judged.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scorer {
+    /// It is the target, but for space, case and punctuation.
+    Exact,
+    /// It holds the target.
+    Includes {
+        /// Whether case matters not.
+        ignore_case: bool,
+    },
+    /// It begins or ends with the target.
+    Match {
+        /// Where.
+        location: Location,
+        /// Whether case matters not.
+        ignore_case: bool,
+    },
+    /// What a regular expression finds in it is the target.
+    Pattern {
+        /// The expression; its first group, or all of it.
+        pattern: String,
+        /// Whether case matters not.
+        ignore_case: bool,
+    },
+    /// The letter that was chosen is right.
+    Choice,
+    /// A script in the sandbox says, after the agent: exit code 0 is right; a number on its last line is the score.
+    Script {
+        /// Run by `sh`; `$ANSWER` and `$TARGET` are set.
+        script: String,
+        /// Milliseconds.
+        timeout: u64,
+    },
+}
+
+/// Where a target is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Location {
+    /// At the beginning.
+    Begin,
+    /// At the end.
+    End,
+    /// Anywhere.
+    Any,
+    /// All of it.
+    Exact,
+}
+
+/// How often each sample is asked, and what is made of the scores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Epochs {
+    /// At least 1.
+    pub count: u32,
+    /// Never empty; the first counts.
+    pub reducers: Vec<Reducer>,
+}
+
+/// What is made of the scores of one sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reducer {
+    /// Their mean.
+    Mean,
+    /// The most frequent.
+    Mode,
+    /// The best.
+    Max,
+}
+
+/// What one sample may use up, beside the document's limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Milliseconds of work, without waiting for others.
+    pub working: Option<u64>,
+    /// Messages of the conversation.
+    pub messages: Option<u32>,
+    /// Tokens, in and out.
+    pub tokens: Option<u64>,
+}
+
+/// What a scripted model says next.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MockReply {
+    /// In words.
+    pub text: String,
+    /// The calls that it wants: name and arguments. Arguments that are a text are what a careless model writes.
+    pub tool_calls: Vec<(String, Value)>,
+}
