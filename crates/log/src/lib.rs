@@ -1,6 +1,35 @@
 //! What an evaluation leaves behind: a log that Inspect's own tools open, and an audit chain of our own.
 //!
 //! [`message`] and [`event`] are the vocabulary, in the shapes that Inspect reads (its log schema, version 2).
+//! [`Recorder`] writes a log, sample by sample; [`Reader`] opens one.
 
+use std::fmt::Write as _;
+
+mod error;
 pub mod event;
 pub mod message;
+mod name;
+mod place;
+mod plain;
+mod reader;
+mod recorder;
+mod sample;
+mod squeeze;
+mod summary;
+mod zip;
+mod zipped;
+
+pub use error::LogError;
+pub use name::{Format, SampleName};
+pub use reader::{ReadError, Reader};
+pub use recorder::{End, Finished, Recorder, Start, Status};
+pub use sample::{SampleEnd, SampleRecorder};
+
+/// Bytes in hexadecimal.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

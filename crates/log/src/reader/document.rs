@@ -1,0 +1,183 @@
+//! A log that is one JSON document: read as a stream, one sample in memory at a time.
+
+use std::fmt;
+use std::fs::File;
+use std::io::BufReader;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Error, Map, Value};
+
+use crate::SampleName;
+use crate::place::Part;
+use crate::summary::summary;
+
+/// Larger documents are refused: one of their samples could be all of it.
+const LONGEST: u64 = 4 << 30;
+
+/// What is asked of a document.
+trait Ask {
+    /// Whether this field is to be handed over.
+    fn wants(&self, key: &str) -> bool {
+        let _ = key;
+        false
+    }
+    /// A field that is wanted.
+    fn field(&mut self, key: String, value: Value) {
+        let _ = (key, value);
+    }
+    /// Whether samples are to be handed over, still.
+    fn wants_samples(&self) -> bool {
+        false
+    }
+    /// A sample.
+    fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
+        drop(sample);
+        Ok(())
+    }
+}
+
+/// Everything but samples and reductions.
+pub(super) fn header(file: &File, length: u64) -> Result<Map<String, Value>, Error> {
+    struct Header(Map<String, Value>);
+    impl Ask for Header {
+        fn wants(&self, key: &str) -> bool {
+            !matches!(key, "samples" | "reductions")
+        }
+        fn field(&mut self, key: String, value: Value) {
+            self.0.insert(key, value);
+        }
+    }
+    let mut header = Header(Map::new());
+    read(file, length, &mut header)?;
+    Ok(header.0)
+}
+
+/// One other field.
+pub(super) fn field(file: &File, length: u64, name: &str) -> Result<Option<Value>, Error> {
+    struct Field<'a>(&'a str, Option<Value>);
+    impl Ask for Field<'_> {
+        fn wants(&self, key: &str) -> bool {
+            key == self.0
+        }
+        fn field(&mut self, _: String, value: Value) {
+            self.1 = Some(value).filter(|value| !value.is_null());
+        }
+    }
+    let mut field = Field(name, None);
+    read(file, length, &mut field)?;
+    Ok(field.1)
+}
+
+/// Which sample this is.
+#[derive(Deserialize)]
+struct Key {
+    id: SampleName,
+    epoch: u32,
+}
+
+/// One sample. Ids are compared as texts, as the names of a zip's entries are.
+pub(super) fn sample(file: &File, length: u64, id: &SampleName, epoch: u32) -> Result<Option<Box<RawValue>>, Error> {
+    struct One(String, u32, Option<Box<RawValue>>);
+    impl Ask for One {
+        fn wants_samples(&self) -> bool {
+            self.2.is_none()
+        }
+        fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
+            let key: Key = serde_json::from_str(sample.get())?;
+            if key.epoch == self.1 && key.id.to_string() == self.0 {
+                self.2 = Some(sample);
+            }
+            Ok(())
+        }
+    }
+    let mut one = One(id.to_string(), epoch, None);
+    read(file, length, &mut one)?;
+    Ok(one.2)
+}
+
+/// The summary of each sample.
+pub(super) fn summaries(file: &File, length: u64) -> Result<Vec<Value>, Error> {
+    struct Each(Vec<Value>);
+    impl Ask for Each {
+        fn wants_samples(&self) -> bool {
+            true
+        }
+        fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
+            let key: Key = serde_json::from_str(sample.get())?;
+            let fields: Map<String, Value> = serde_json::from_str(sample.get())?;
+            self.0.push(summary(&key.id, key.epoch, &fields));
+            Ok(())
+        }
+    }
+    let mut each = Each(Vec::new());
+    read(file, length, &mut each)?;
+    Ok(each.0)
+}
+
+fn read(file: &File, length: u64, ask: &mut dyn Ask) -> Result<(), Error> {
+    if length > LONGEST {
+        return Err(Error::custom(format_args!("a JSON document of more than {LONGEST} bytes")));
+    }
+    let file = BufReader::with_capacity(1 << 16, Part::new(file.try_clone().map_err(Error::io)?, 0, length));
+    let mut text = serde_json::Deserializer::from_reader(file);
+    text.deserialize_map(Fields(ask))?;
+    text.end()
+}
+
+struct Fields<'a>(&'a mut dyn Ask);
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a log")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            if self.0.wants(&key) {
+                let value = map.next_value()?;
+                self.0.field(key, value);
+            } else if key == "samples" && self.0.wants_samples() {
+                map.next_value_seed(Samples(&mut *self.0))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Samples<'a>(&'a mut dyn Ask);
+
+impl<'de> DeserializeSeed<'de> for Samples<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<(), D::Error> {
+        value.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Samples<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("samples")
+    }
+
+    /// A log without samples may say `null`.
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut samples: A) -> Result<(), A::Error> {
+        while self.0.wants_samples() {
+            let Some(sample) = samples.next_element::<Box<RawValue>>()? else { return Ok(()) };
+            self.0.sample(sample).map_err(A::Error::custom)?;
+        }
+        while samples.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! Reads logs of both formats, ours and Inspect's. A log may be anybody's file, so what is held in memory is bounded.
+
+mod document;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::zip::{self, Entry};
+use crate::{SampleName, Status, name};
+
+/// The largest part of a log that is held in memory: a header, a list of summaries.
+const PART: u64 = 256 << 20;
+/// The largest sample that is held in memory.
+const SAMPLE: u64 = 1 << 30;
+
+const HEADER: &str = "header.json";
+const START: &str = "_journal/start.json";
+const SUMMARIES: &str = "summaries.json";
+const REDUCTIONS: &str = "reductions.json";
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It cannot be read, or it is damaged.
+    #[error("cannot read the log `{}`", path.display())]
+    Io {
+        /// The log.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("`{}` is not a log: neither a zip nor a JSON document", .0.display())]
+    NotALog(PathBuf),
+    /// A part is not what a log has there.
+    #[error("`{part}` in the log `{}` is not what a log has there", path.display())]
+    Part {
+        /// The log.
+        path: PathBuf,
+        /// The part.
+        part: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A part is too large to be held in memory.
+    #[error("`{part}` in the log `{}` is larger than {max} bytes", path.display())]
+    TooLarge {
+        /// The log.
+        path: PathBuf,
+        /// The part.
+        part: String,
+        /// What is read at most.
+        max: u64,
+    },
+    /// It has no beginning.
+    #[error("the log `{}` has neither a header nor a beginning", .0.display())]
+    NoHeader(PathBuf),
+}
+
+/// A log that was opened.
+pub struct Reader {
+    path: PathBuf,
+    file: File,
+    header: Map<String, Value>,
+    status: Status,
+    kind: Kind,
+}
+
+enum Kind {
+    /// By name; of two with the same name the last one counts.
+    Eval(HashMap<String, Entry>),
+    Json,
+}
+
+impl Reader {
+    /// Opens a log, whatever it is called.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: path.to_path_buf(), source };
+        let file = File::open(path).map_err(io)?;
+        let mut first = [0; 4];
+        let count = file.read_at(&mut first, 0).map_err(io)?;
+        let kind = match &first[..count] {
+            b"PK\x03\x04" => {
+                let entries = zip::directory(&file).map_err(io)?;
+                Kind::Eval(entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect())
+            }
+            [b'{', ..] => Kind::Json,
+            _ => return Err(ReadError::NotALog(path.to_path_buf())),
+        };
+        let mut reader = Self { path: path.to_path_buf(), file, header: Map::new(), status: Status::Started, kind };
+        reader.header = reader.read_header()?;
+        let status = reader.header.get("status").cloned().unwrap_or_else(|| json!(Status::Started));
+        reader.status = serde_json::from_value(status).map_err(reader.part(HEADER))?;
+        Ok(reader)
+    }
+
+    /// Inspect's `EvalLog` without samples and reductions.
+    pub fn header(&self) -> &Map<String, Value> {
+        &self.header
+    }
+
+    /// How the evaluation ended.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Whether it did: of one that was killed there is no more than its beginning and its samples.
+    pub fn is_complete(&self) -> bool {
+        self.status != Status::Started
+    }
+
+    /// Inspect's `EvalSampleSummary` of each sample, in the order in which they completed.
+    pub fn summaries(&self) -> Result<Vec<Value>, ReadError> {
+        let mut all = match &self.kind {
+            Kind::Json => document::summaries(&self.file, self.length()?).map_err(self.part("samples"))?,
+            Kind::Eval(entries) if entries.contains_key(SUMMARIES) => self.json(SUMMARIES)?.unwrap_or_default(),
+            Kind::Eval(_) => {
+                let mut all: Vec<Value> = Vec::new();
+                for part in 1_u64.. {
+                    match self.json::<Vec<Value>>(&format!("_journal/summaries/{part}.json"))? {
+                        Some(some) => all.extend(some),
+                        None => break,
+                    }
+                }
+                all
+            }
+        };
+        let key = |summary: &Value| (summary["id"].to_string(), summary["epoch"].to_string());
+        let last: HashMap<_, usize> = all.iter().enumerate().map(|(index, summary)| (key(summary), index)).collect();
+        let mut index = 0;
+        all.retain(|summary| {
+            index += 1;
+            last.get(&key(summary)) == Some(&(index - 1))
+        });
+        Ok(all)
+    }
+
+    /// One sample, Inspect's `EvalSample`; nothing if there is none.
+    pub fn sample(&self, id: &SampleName, epoch: u32) -> Result<Option<Value>, ReadError> {
+        let mut text = Bounded { bytes: Vec::new(), max: SAMPLE };
+        let part = name::entry(id, epoch);
+        match self.copy_sample(id, epoch, &mut text) {
+            Ok(false) => Ok(None),
+            Ok(true) => serde_json::from_slice(&text.bytes).map(Some).map_err(self.part(&part)),
+            Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge => {
+                Err(ReadError::TooLarge { path: self.path.clone(), part, max: SAMPLE })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes one sample as JSON, without holding it if the log is a zip; says whether there is one.
+    pub fn copy_sample(&self, id: &SampleName, epoch: u32, out: &mut dyn Write) -> Result<bool, ReadError> {
+        match &self.kind {
+            Kind::Json => {
+                let sample = document::sample(&self.file, self.length()?, id, epoch).map_err(self.part("samples"))?;
+                let Some(sample) = sample else { return Ok(false) };
+                out.write_all(sample.get().as_bytes()).map_err(|source| self.io(source)).map(|()| true)
+            }
+            Kind::Eval(entries) => match entries.get(&name::entry(id, epoch)) {
+                Some(entry) => self.copy(entry, out).map(|()| true),
+                None => Ok(false),
+            },
+        }
+    }
+
+    /// Inspect's list of `EvalSampleReductions`, if there is one.
+    pub fn reductions(&self) -> Result<Option<Value>, ReadError> {
+        match &self.kind {
+            Kind::Json => document::field(&self.file, self.length()?, "reductions").map_err(self.part(REDUCTIONS)),
+            Kind::Eval(_) => self.json(REDUCTIONS),
+        }
+    }
+
+    /// Writes the whole log as one JSON document, Inspect's `EvalLog`, a sample at a time.
+    pub fn dump(&self, out: &mut dyn Write) -> Result<(), ReadError> {
+        let io = |source| self.io(source);
+        let Kind::Eval(entries) = &self.kind else {
+            let mut file = crate::place::Part::new(self.file.try_clone().map_err(io)?, 0, self.length()?);
+            return io::copy(&mut file, out).map(|_| ()).map_err(io);
+        };
+        let header = serde_json::to_string(&self.header).map_err(self.part(HEADER))?;
+        let open = header.strip_suffix('}').unwrap_or(&header);
+        write!(out, "{open},\"samples\":[").map_err(io)?;
+        let mut samples: Vec<&Entry> = entries.values().filter(|entry| entry.name.starts_with("samples/")).collect();
+        samples.sort_by_key(|entry| entry.offset);
+        for (index, entry) in samples.into_iter().enumerate() {
+            if index > 0 {
+                out.write_all(b",").map_err(io)?;
+            }
+            self.copy(entry, out)?;
+        }
+        out.write_all(b"]").map_err(io)?;
+        if let Some(reductions) = self.reductions()? {
+            write!(out, ",\"reductions\":{reductions}").map_err(io)?;
+        }
+        out.write_all(b"}").map_err(io)
+    }
+
+    fn read_header(&self) -> Result<Map<String, Value>, ReadError> {
+        if let Kind::Json = self.kind {
+            return document::header(&self.file, self.length()?).map_err(self.part(HEADER));
+        }
+        if let Some(header) = self.json(HEADER)? {
+            return Ok(header);
+        }
+        let mut header: Map<String, Value> = self.json(START)?.ok_or_else(|| ReadError::NoHeader(self.path.clone()))?;
+        header.insert("status".into(), json!(Status::Started));
+        Ok(header)
+    }
+
+    fn length(&self) -> Result<u64, ReadError> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(|source| self.io(source))
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(&self, part: &str) -> Result<Option<T>, ReadError> {
+        let Kind::Eval(entries) = &self.kind else { return Ok(None) };
+        let Some(entry) = entries.get(part) else { return Ok(None) };
+        if entry.size > PART {
+            return Err(ReadError::TooLarge { path: self.path.clone(), part: part.into(), max: PART });
+        }
+        let mut text = Vec::new();
+        let mut content = zip::open(&self.file, entry).map_err(|source| self.io(source))?;
+        content.read_to_end(&mut text).map_err(|source| self.io(source))?;
+        serde_json::from_slice(&text).map(Some).map_err(self.part(part))
+    }
+
+    fn copy(&self, entry: &Entry, out: &mut dyn Write) -> Result<(), ReadError> {
+        let mut content = zip::open(&self.file, entry).map_err(|source| self.io(source))?;
+        io::copy(&mut content, out).map(|_| ()).map_err(|source| self.io(source))
+    }
+
+    fn io(&self, source: io::Error) -> ReadError {
+        ReadError::Io { path: self.path.clone(), source }
+    }
+
+    fn part(&self, part: &str) -> impl FnOnce(serde_json::Error) -> ReadError {
+        let (path, part) = (self.path.clone(), part.to_owned());
+        move |source| ReadError::Part { path, part, source }
+    }
+}
+
+struct Bounded {
+    bytes: Vec<u8>,
+    max: u64,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.bytes.len() + bytes.len()) as u64 > self.max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! One running sample: its events go to a file without a name until it is complete.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::event::Event;
+use crate::place::Part;
+use crate::recorder::Shared;
+use crate::summary::summary;
+use crate::{LogError, SampleName};
+
+/// Events are written in pieces of about this size.
+const BUFFER: usize = 64 << 10;
+
+/// What a sample ends with, beside its events.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SampleEnd {
+    /// The fields of Inspect's `EvalSample`: input, target, messages, output, scores, metadata, error and so on. Absent and
+    /// null are the same. Id, epoch and events are the recorder's own.
+    pub fields: Map<String, Value>,
+}
+
+/// Records one sample. Dropped before it is complete, it leaves nothing.
+pub struct SampleRecorder {
+    log: Arc<Shared>,
+    id: SampleName,
+    epoch: u32,
+    spool: File,
+    written: u64,
+    buffer: Vec<u8>,
+}
+
+impl SampleRecorder {
+    pub(crate) fn new(log: Arc<Shared>, id: SampleName, epoch: u32) -> Result<Self, LogError> {
+        let spool = tempfile::tempfile_in(&log.directory).map_err(log.error("begin a sample"))?;
+        Ok(Self { log, id, epoch, spool, written: 0, buffer: Vec::new() })
+    }
+
+    /// Records an event. One that fails is left out; those before it stay.
+    pub fn event(&mut self, event: &Event) -> Result<(), LogError> {
+        let before = self.buffer.len();
+        if self.written + before as u64 > 0 {
+            self.buffer.push(b',');
+        }
+        let result = serde_json::to_writer(&mut self.buffer, event)
+            .map_err(io::Error::from)
+            .and_then(|()| if self.buffer.len() > BUFFER { self.flush() } else { Ok(()) });
+        result.map_err(|error| {
+            self.buffer.truncate(before);
+            self.log.error("write an event")(error)
+        })
+    }
+
+    /// Puts the sample into the log. When this returns, a killed program loses nothing of it.
+    pub fn complete(mut self, end: SampleEnd) -> Result<(), LogError> {
+        self.flush().map_err(self.log.error("write the events"))?;
+        let summary = summary(&self.id, self.epoch, &end.fields);
+        let log = Arc::clone(&self.log);
+        log.sample(&self.id, self.epoch, summary, |out| self.write(end, out))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.spool.write_all_at(&self.buffer, self.written)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Field by field, then the events as they were written: never the whole sample in memory.
+    fn write(&self, end: SampleEnd, out: &mut dyn Write) -> io::Result<()> {
+        write!(out, "{{\"id\":{},\"epoch\":{}", serde_json::to_string(&self.id)?, self.epoch)?;
+        // The two that Inspect insists on.
+        for key in ["input", "target"] {
+            if end.fields.get(key).is_none_or(Value::is_null) {
+                write!(out, ",\"{key}\":\"\"")?;
+            }
+        }
+        for (key, value) in end.fields {
+            if !value.is_null() && !matches!(key.as_str(), "id" | "epoch" | "events") {
+                write!(out, ",{}:", serde_json::to_string(&key)?)?;
+                serde_json::to_writer(&mut *out, &value)?;
+            }
+        }
+        out.write_all(b",\"events\":[")?;
+        io::copy(&mut Part::new(self.spool.try_clone()?, 0, self.written), out)?;
+        out.write_all(b"]}")
+    }
+}
