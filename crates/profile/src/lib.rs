@@ -3,6 +3,8 @@
 //! Pure: no I/O, no async, no clock. The flow is
 //! [`Document::parse`] → [`Request::resolve`] → [`plan::compile`], with [`Facts`] from the crate `host`.
 //!
+//! [`source`] is for other readers of such files.
+//!
 //! Start reading at [`level`](Profile), then [`judge`] (what is granted), then [`plan`].
 
 mod address;
@@ -22,6 +24,7 @@ mod reader;
 mod refusal;
 mod rules;
 mod settings;
+pub mod source;
 mod units;
 mod words;
 mod yaml;

@@ -11,16 +11,16 @@ use crate::yaml::{Node, Value};
 
 /// Where problems go while a document is read.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints(RefCell<Vec<Problem>>);
+pub struct Complaints(RefCell<Vec<Problem>>);
 
 impl Complaints {
     /// Notes a problem.
-    pub(crate) fn add(&self, problem: Problem) {
+    pub fn add(&self, problem: Problem) {
         self.0.borrow_mut().push(problem);
     }
 
     /// All of them in the order of the text.
-    pub(crate) fn into_problems(self) -> Vec<Problem> {
+    pub fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.0.into_inner();
         problems.sort_by_key(|problem| problem.place);
         problems
@@ -29,7 +29,7 @@ impl Complaints {
 
 /// The fields of one mapping, taken out one by one; what is left in the end is unknown.
 #[derive(Debug)]
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     complaints: &'a Complaints,
     what: &'static str,
     place: Place,
@@ -39,7 +39,7 @@ pub(crate) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Opens a mapping. `what` names it in messages; `known` are its keys.
-    pub(crate) fn open(
+    pub fn open(
         node: Node,
         what: &'static str,
         known: &'static [&'static str],
@@ -61,23 +61,33 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Where problems with it go.
+    pub fn complaints(&self) -> &'a Complaints {
+        self.complaints
+    }
+
+    /// What it is called in messages.
+    pub fn what(&self) -> &'static str {
+        self.what
+    }
+
     /// Where the mapping begins.
-    pub(crate) fn place(&self) -> Place {
+    pub fn place(&self) -> Place {
         self.place
     }
 
     /// Whether `key` is there and was not taken yet.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.entries.iter().any(|(name, ..)| name == key)
     }
 
     /// Where the value of `key` stands, if it is there.
-    pub(crate) fn place_of(&self, key: &str) -> Option<Place> {
+    pub fn place_of(&self, key: &str) -> Option<Place> {
         self.entries.iter().find(|(name, ..)| name == key).map(|(_, _, node)| node.place)
     }
 
     /// Takes the value of `key`. A key without a value is an error: `tools:` left empty must not mean "the default set".
-    pub(crate) fn take(&mut self, key: &str) -> Option<Node> {
+    pub fn take(&mut self, key: &str) -> Option<Node> {
         let index = self.entries.iter().position(|(name, ..)| name == key)?;
         let (_, _, node) = self.entries.swap_remove(index);
         if node.value == Value::Null {
@@ -91,19 +101,19 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a text.
-    pub(crate) fn text(&mut self, key: &str) -> Option<Located<String>> {
+    pub fn text(&mut self, key: &str) -> Option<Located<String>> {
         let node = self.take(key)?;
         text(node, key, self.complaints)
     }
 
     /// Takes a text or number that parses as `T`.
-    pub(crate) fn parsed<T: FromStr<Err: Display>>(&mut self, key: &str) -> Option<Located<T>> {
+    pub fn parsed<T: FromStr<Err: Display>>(&mut self, key: &str) -> Option<Located<T>> {
         let node = self.take(key)?;
         parsed(node, key, self.complaints, |_| None)
     }
 
     /// Takes a truth value.
-    pub(crate) fn truth(&mut self, key: &str) -> Option<bool> {
+    pub fn truth(&mut self, key: &str) -> Option<bool> {
         let node = self.take(key)?;
         match node.value {
             Value::Bool(value) => Some(value),
@@ -116,7 +126,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a list; a lone value is not one.
-    pub(crate) fn list(&mut self, key: &str) -> Vec<Node> {
+    pub fn list(&mut self, key: &str) -> Vec<Node> {
         let Some(node) = self.take(key) else { return Vec::new() };
         match node.value {
             Value::List(items) => items,
@@ -131,7 +141,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Complains about every key that nobody took.
-    pub(crate) fn close(self) {
+    pub fn close(self) {
         for (name, place, _) in self.entries {
             let problem = Problem::at(place, format!("unknown key `{name}` in {}", self.what));
             self.complaints.add(match nearest_word(&name, self.known.iter().copied()) {
@@ -143,7 +153,7 @@ impl<'a> Fields<'a> {
 }
 
 /// A node as text.
-pub(crate) fn text(node: Node, key: &str, complaints: &Complaints) -> Option<Located<String>> {
+pub fn text(node: Node, key: &str, complaints: &Complaints) -> Option<Located<String>> {
     match node.value {
         Value::Text(value) => Some(Located::at(node.place, value)),
         other => {
@@ -158,7 +168,7 @@ pub(crate) fn text(node: Node, key: &str, complaints: &Complaints) -> Option<Loc
 }
 
 /// A node as text or number that parses as `T`; `hint` may explain a failure.
-pub(crate) fn parsed<T: FromStr<Err: Display>>(
+pub fn parsed<T: FromStr<Err: Display>>(
     node: Node,
     key: &str,
     complaints: &Complaints,

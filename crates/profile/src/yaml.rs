@@ -14,23 +14,25 @@ pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Node {
+pub struct Node {
     /// Where it begins.
-    pub(crate) place: Place,
+    pub place: Place,
     /// What it is.
-    pub(crate) value: Value,
+    pub value: Value,
 }
 
 /// A mapping's key and where it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Key {
-    pub(crate) place: Place,
-    pub(crate) name: String,
+pub struct Key {
+    /// Where it begins.
+    pub place: Place,
+    /// What it says.
+    pub name: String,
 }
 
 /// A YAML value.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
     /// Nothing, `~` or `null`.
     Null,
     /// `true` or `false`; also `yes`, `no`, `on`, `off`.
@@ -49,7 +51,7 @@ pub(crate) enum Value {
 
 impl Value {
     /// What it is, for error messages.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
             Self::Bool(_) => "true or false",
@@ -61,11 +63,11 @@ impl Value {
     }
 }
 
-/// Reads one document.
-pub(crate) fn parse(text: &str) -> Result<Node, Problem> {
+/// Reads one document of at most [`MAX_DOCUMENT_BYTES`].
+pub fn parse(text: &str) -> Result<Node, Problem> {
     if text.len() > MAX_DOCUMENT_BYTES {
         return Err(Problem::new(format!("the document is larger than {MAX_DOCUMENT_BYTES} bytes"))
-            .hint("a profile document is a page; data sets go into files of their own"));
+            .hint("a document is a page; data sets go into files of their own"));
     }
     // The parser's own budget bounds depth, aliases and events.
     serde_saphyr::from_str::<Spanned<Value>>(text).map(Node::from).map_err(|error| {

@@ -22,13 +22,14 @@ macro_rules! limits {
             }
         }
 
-        const KEYS: &[&str] = &[$(stringify!($field)),+];
-
         impl Limits {
+            /// Their keys.
+            pub const KEYS: &[&str] = &[$(stringify!($field)),+];
+
             /// Reads `limits:`; what is not stated keeps its default.
             pub(crate) fn read(node: Node, complaints: &Complaints) -> Self {
                 let mut limits = Self::default();
-                let Some(mut fields) = Fields::open(node, "`limits`", KEYS, complaints) else { return limits };
+                let Some(mut fields) = Fields::open(node, "`limits`", Self::KEYS, complaints) else { return limits };
                 $(if let Some(Located { value, place }) = fields.parsed(stringify!($field)) {
                     limits.$field = Limit { amount: value, stated: place.map_or(Stated::CommandLine, Stated::File) };
                 })+
@@ -45,7 +46,7 @@ macro_rules! limits {
         impl Serialize for Limits {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 use serde::ser::SerializeStruct as _;
-                let mut state = serializer.serialize_struct("Limits", KEYS.len())?;
+                let mut state = serializer.serialize_struct("Limits", Self::KEYS.len())?;
                 $(state.serialize_field(stringify!($field), &self.$field.amount)?;)+
                 state.end()
             }

@@ -16,27 +16,28 @@ use crate::reader::{Complaints, Fields, parsed, text};
 use crate::rules::PortNumber;
 use crate::yaml::{self, Node, Value};
 
-const KEYS: &[&str] = &[
-    "profile",
-    "sandbox",
-    "provider",
-    "runtime",
-    "allow_setuid",
-    "image",
-    "network",
-    "tools",
-    "mounts",
-    "environment",
-    "approval",
-    "audit",
-    "limits",
-    "file_tools",
-    "phases",
-    "services",
-    "justification",
-];
-
 impl Document {
+    /// Its keys.
+    pub const KEYS: &[&str] = &[
+        "profile",
+        "sandbox",
+        "provider",
+        "runtime",
+        "allow_setuid",
+        "image",
+        "network",
+        "tools",
+        "mounts",
+        "environment",
+        "approval",
+        "audit",
+        "limits",
+        "file_tools",
+        "phases",
+        "services",
+        "justification",
+    ];
+
     /// A document that says nothing but its profile.
     pub fn bare(profile: Profile, origin: impl Into<String>) -> Self {
         Self {
@@ -65,7 +66,11 @@ impl Document {
         let origin = origin.into();
         let complaints = Complaints::default();
         let document = match yaml::parse(text) {
-            Ok(node) => read(&origin, node, &complaints),
+            Ok(node) => Fields::open(node, "a profile document", Self::KEYS, &complaints).map(|mut fields| {
+                let document = Self::read(&origin, &mut fields);
+                fields.close();
+                document
+            }),
             Err(problem) => {
                 complaints.add(problem);
                 None
@@ -76,34 +81,40 @@ impl Document {
             (_, problems) => Err(Problems { origin, problems }),
         }
     }
+
+    /// Takes [`Self::KEYS`] out of a mapping that may have others too. Complaints that follow mean that the result is
+    /// not to be used.
+    pub fn read(origin: &str, fields: &mut Fields<'_>) -> Self {
+        read(origin, fields, fields.complaints())
+    }
 }
 
-fn read(origin: &str, node: Node, complaints: &Complaints) -> Option<Document> {
-    let mut fields = Fields::open(node, "a profile document", KEYS, complaints)?;
+fn read(origin: &str, fields: &mut Fields<'_>, complaints: &Complaints) -> Document {
     let place = fields.place();
     let profile = fields
         .take("profile")
         .map(|node| parsed::<Profile>(node, "profile", complaints, |error: &ParseProfileError| Some(error.hint())));
     if profile.is_none() {
-        complaints.add(Problem::at(place, "a profile document needs a `profile`").hint("write profile: T0.H1.N2"));
+        complaints
+            .add(Problem::at(place, format!("{} needs a `profile`", fields.what())).hint("write profile: T0.H1.N2"));
     }
     // The rest is read even when the profile is wrong, so that all problems show at once.
     let any_profile = Located::nowhere(crate::level::TYPICAL[0].0);
     let mut document = Document::bare(any_profile.value, origin);
     document.profile = profile.flatten().unwrap_or(any_profile);
 
-    document.sandbox = read_sandbox(&mut fields, complaints);
+    document.sandbox = read_sandbox(fields, complaints);
     document.runtime = fields
         .text("runtime")
         .filter(|name| !refuse_blank("runtime", name, complaints))
         .map(|name| Located { value: Runtime(name.value), place: name.place });
-    document.allow_setuid = read_allow_setuid(&mut fields);
+    document.allow_setuid = read_allow_setuid(fields);
     document.image = fields.text("image").filter(|image| !refuse_blank("image", image, complaints));
     if let Some(node) = fields.take("network") {
         document.network = read_section(node, complaints);
     }
-    document.tools = read_tools(&mut fields, complaints);
-    document.mounts = read_mounts(&mut fields, complaints);
+    document.tools = read_tools(fields, complaints);
+    document.mounts = read_mounts(fields, complaints);
     if let Some(node) = fields.take("environment") {
         document.environment = read_environment(node, complaints);
     }
@@ -125,8 +136,7 @@ fn read(origin: &str, node: Node, complaints: &Complaints) -> Option<Document> {
     }
     document.justification =
         fields.text("justification").filter(|text| !refuse_blank("justification", text, complaints));
-    fields.close();
-    Some(document)
+    document
 }
 
 /// `sandbox: docker` or `sandbox: [docker, compose.yaml]`; `provider:` is another name for it.
