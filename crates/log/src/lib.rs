@@ -2,9 +2,11 @@
 //!
 //! [`message`] and [`event`] are the vocabulary, in the shapes that Inspect reads (its log schema, version 2).
 //! [`Recorder`] writes a log, sample by sample; [`Reader`] opens one.
+//! [`audit`] keeps a chain of decisions beside it, and [`redact`] takes secrets out of both.
 
 use std::fmt::Write as _;
 
+pub mod audit;
 mod error;
 pub mod event;
 pub mod message;
@@ -13,9 +15,11 @@ mod place;
 mod plain;
 mod reader;
 mod recorder;
+pub mod redact;
 mod sample;
 mod squeeze;
 mod summary;
+mod time;
 mod zip;
 mod zipped;
 
@@ -23,7 +27,9 @@ pub use error::LogError;
 pub use name::{Format, SampleName};
 pub use reader::{ReadError, Reader};
 pub use recorder::{End, Finished, Recorder, Start, Status};
+pub use redact::Redactor;
 pub use sample::{SampleEnd, SampleRecorder};
+pub use time::rfc3339;
 
 /// Bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> String {

@@ -1,6 +1,13 @@
 //! A log with everything that a log can have.
 
-#![allow(dead_code, clippy::panic, reason = "each test program uses a part; a test may stop at its own set-up")]
+#![allow(
+    dead_code,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "each test program uses a part; a test may stop at its own set-up"
+)]
+
+pub(crate) mod crash;
 
 use log::event::{EvalError, Event, Score, What};
 use log::message::{

@@ -1,0 +1,258 @@
+//! A chain of what was decided: a file of lines, each with the hash of the one before.
+//!
+//! Whoever changes, removes, moves or adds a line breaks the chain at that place. Whoever cuts lines off its end, or makes it
+//! all anew, leaves it whole; that is found by the chain's head, which stands in the log. A line has exactly one form
+//! ([`canonical`]), so not even a space can be added.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// The longest line.
+const LONGEST: u64 = 16 << 20;
+/// How long a line may lie in memory only.
+const SYNC: Duration = Duration::from_secs(1);
+
+/// Where a chain ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// How many lines it has.
+    pub count: u64,
+    /// The hash of the last one, in hexadecimal; zeros for none.
+    pub hash: String,
+}
+
+impl Head {
+    fn none() -> Self {
+        Self { count: 0, hash: "0".repeat(64) }
+    }
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// It is cut off, too long, or not a line of a chain in its one form.
+    Form,
+    /// It has another number: something was removed, moved or added before it.
+    Number,
+    /// It does not follow the line before it.
+    Previous,
+    /// It is not what was written.
+    Content,
+}
+
+/// Why a chain cannot be written, or is not whole.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The file system says no.
+    #[error("cannot {action} the audit chain `{}`", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// The chain.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A line is longer than any may be.
+    #[error("a line of the audit chain `{}` would be longer than {LONGEST} bytes", .0.display())]
+    TooLong(PathBuf),
+    /// The chain is broken.
+    #[error("the audit chain `{}` is broken at line {line}: {}", path.display(), words(*flaw))]
+    Broken {
+        /// The chain.
+        path: PathBuf,
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        flaw: Flaw,
+    },
+    /// The chain is whole, but another one.
+    #[error("the audit chain `{}` does not end as the log says: {} lines, expected {}", path.display(), found.count, expected.count)]
+    Head {
+        /// The chain.
+        path: PathBuf,
+        /// Where it ends.
+        found: Head,
+        /// Where the log says.
+        expected: Head,
+    },
+}
+
+fn words(flaw: Flaw) -> &'static str {
+    match flaw {
+        Flaw::Form => "it is not in its one form",
+        Flaw::Number => "it has another number",
+        Flaw::Previous => "it does not follow the line before it",
+        Flaw::Content => "its content was changed",
+    }
+}
+
+/// Writes a chain.
+pub struct Audit {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    file: File,
+    length: u64,
+    head: Head,
+    synced: Instant,
+}
+
+impl Audit {
+    /// Where the chain of a log is: beside it.
+    pub fn beside(log: &Path) -> PathBuf {
+        log.with_extension("audit.jsonl")
+    }
+
+    /// Begins a chain; there must be none yet.
+    pub fn create(path: &Path) -> Result<Self, AuditError> {
+        let file = File::options().append(true).create_new(true).open(path);
+        let file = file.map_err(|source| AuditError::Io { action: "begin", path: path.to_path_buf(), source })?;
+        let state = Mutex::new(State { file, length: 0, head: Head::none(), synced: Instant::now() });
+        Ok(Self { path: path.to_path_buf(), state })
+    }
+
+    /// Adds a line. One that fails is not part of the chain.
+    pub fn record(&self, kind: &str, data: Value) -> Result<(), AuditError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = Map::new();
+        line.insert("seq".into(), json!(state.head.count + 1));
+        line.insert("time".into(), json!(crate::time::rfc3339(SystemTime::now())));
+        line.insert("kind".into(), json!(kind));
+        line.insert("data".into(), data);
+        line.insert("prev".into(), json!(state.head.hash));
+        let hash = hash(&line);
+        line.insert("hash".into(), json!(hash));
+        let mut text = canonical(&Value::Object(line));
+        text.push('\n');
+        if text.len() as u64 > LONGEST {
+            return Err(AuditError::TooLong(self.path.clone()));
+        }
+        if let Err(source) = state.file.write_all(text.as_bytes()) {
+            // Half a line would break the chain for all that follow.
+            let _ = state.file.set_len(state.length);
+            return Err(self.io("write", source));
+        }
+        state.length += text.len() as u64;
+        state.head = Head { count: state.head.count + 1, hash };
+        if state.synced.elapsed() >= SYNC {
+            state.file.sync_data().map_err(|source| self.io("write", source))?;
+            state.synced = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Where the chain ends now. Belongs into the log.
+    pub fn head(&self) -> Head {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).head.clone()
+    }
+
+    /// Has everything on disk; for the end of an evaluation.
+    pub fn sync(&self) -> Result<(), AuditError> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.file.sync_all().map_err(|source| self.io("write", source))
+    }
+
+    fn io(&self, action: &'static str, source: io::Error) -> AuditError {
+        AuditError::Io { action, path: self.path.clone(), source }
+    }
+}
+
+/// Checks a chain from its first line to its last. Without an `expected` head, lines missing at its end are not found.
+pub fn verify(path: &Path, expected: Option<&Head>) -> Result<Head, AuditError> {
+    let io = |source| AuditError::Io { action: "read", path: path.to_path_buf(), source };
+    let mut file = BufReader::new(File::open(path).map_err(io)?);
+    let mut head = Head::none();
+    let mut text = Vec::new();
+    loop {
+        text.clear();
+        file.by_ref().take(LONGEST).read_until(b'\n', &mut text).map_err(io)?;
+        if text.is_empty() {
+            break;
+        }
+        let line = head.count + 1;
+        head = follow(&head, &text).map_err(|flaw| AuditError::Broken { path: path.to_path_buf(), line, flaw })?;
+    }
+    match expected {
+        Some(expected) if *expected != head => {
+            Err(AuditError::Head { path: path.to_path_buf(), found: head, expected: expected.clone() })
+        }
+        _ => Ok(head),
+    }
+}
+
+/// The head after a line.
+fn follow(head: &Head, text: &[u8]) -> Result<Head, Flaw> {
+    let text = text.strip_suffix(b"\n").ok_or(Flaw::Form)?;
+    let line: Value = serde_json::from_slice(text).map_err(|_| Flaw::Form)?;
+    // Also finds keys that are there twice: reading keeps one.
+    if canonical(&line).as_bytes() != text {
+        return Err(Flaw::Form);
+    }
+    let Value::Object(mut line) = line else { return Err(Flaw::Form) };
+    if line.get("seq") != Some(&json!(head.count + 1)) {
+        return Err(Flaw::Number);
+    }
+    if line.get("prev") != Some(&json!(head.hash)) {
+        return Err(Flaw::Previous);
+    }
+    let claimed = line.remove("hash");
+    let hash = hash(&line);
+    if claimed != Some(json!(hash)) {
+        return Err(Flaw::Content);
+    }
+    Ok(Head { count: head.count + 1, hash })
+}
+
+fn hash(line: &Map<String, Value>) -> String {
+    // Cloned, since a map alone has no one form; lines are short.
+    crate::hex(&Sha256::digest(canonical(&Value::Object(line.clone()))))
+}
+
+/// One form per value: no white space, keys sorted. Numbers are as `serde_json` writes them, which reads them back unchanged.
+fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            // Sorted here: `serde_json` keeps insertion order when any crate in the build asks it to.
+            let mut entries: Vec<_> = map.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            out.push('{');
+            for (index, (key, value)) in entries.into_iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push(':');
+                write(value, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
