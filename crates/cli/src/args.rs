@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use eval::FailOn;
+use eval::task::Slice;
 use profile::{
     AllowRule, Approval, Audience, Bytes, HostPattern, Internet, Millis, Mount, Overrides, Priority, Profile, Provider,
     Tools,
@@ -31,6 +33,11 @@ pub(crate) enum Command {
         #[command(flatten)]
         document: DocumentArguments,
     },
+    /// Run an evaluation in its profile, and leave a log that Inspect opens
+    Eval(Box<EvalArguments>),
+    /// Look at what evaluations left behind
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Run one command in a sandbox
     Run(Box<RunArguments>),
     /// Look after the sandboxes that run
@@ -117,6 +124,111 @@ pub(crate) enum ImageCommand {
     },
     /// Remove what no name needs and nobody uses
     Gc,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// List the logs of a directory
+    List {
+        /// The directory
+        #[arg(default_value = "logs")]
+        directory: PathBuf,
+    },
+    /// Show what a log says: profile, affordances, samples, scores
+    Show {
+        /// The log
+        log: PathBuf,
+    },
+    /// Print a whole log as JSON
+    Dump {
+        /// The log
+        log: PathBuf,
+    },
+    /// Check the audit chain of a log
+    Verify {
+        /// The log
+        log: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EvalArguments {
+    /// The task file
+    #[arg(value_name = "TASK")]
+    pub(crate) task: String,
+    /// Fill a parameter of the task, NAME=VALUE; may be repeated
+    #[arg(short = 'T', value_name = "NAME=VALUE", value_parser = parse_entry)]
+    pub(crate) parameter: Vec<(String, String)>,
+    /// Another profile than the task's
+    #[arg(long, value_parser = parse_profile)]
+    pub(crate) profile: Option<Profile>,
+    /// Who answers: mock/scripted or mock/echo
+    #[arg(long, value_parser = parse_text)]
+    pub(crate) model: Option<String>,
+    /// The approval policy: ci, dev, prod or a file
+    #[arg(long, value_parser = parse_approval)]
+    pub(crate) approval: Option<Approval>,
+    /// Only the first N samples, or those from N to M
+    #[arg(long, value_name = "N|N-M")]
+    pub(crate) limit: Option<Slice>,
+    /// Only this sample; may be repeated
+    #[arg(long, value_name = "ID")]
+    pub(crate) sample_id: Vec<String>,
+    /// Ask each sample so often
+    #[arg(long, value_name = "N")]
+    pub(crate) epochs: Option<u32>,
+    /// Samples at the same time
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) max_samples: usize,
+    /// Sandboxes at the same time; as many as samples unless it is said
+    #[arg(long, value_name = "N")]
+    pub(crate) max_sandboxes: Option<usize>,
+    /// Where logs go
+    #[arg(long, value_name = "DIR", default_value = "logs")]
+    pub(crate) log_dir: PathBuf,
+    /// The format of the log
+    #[arg(long, value_name = "FORMAT", default_value = "eval")]
+    pub(crate) log_format: LogFormat,
+    /// Fail when samples fail: true (the first), false (never), a count, or a share such as 0.1
+    #[arg(long, value_name = "WHEN", value_parser = parse_fail_on)]
+    pub(crate) fail_on_error: Option<FailOn>,
+    /// Whom the gateway asks for names, instead of this host's resolver
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) dns_upstream: Option<SocketAddr>,
+    /// Why a safeguard is off
+    #[arg(long, value_name = "TEXT", value_parser = parse_text)]
+    pub(crate) justification: Option<String>,
+}
+
+/// The format of a log.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Inspect's own: compressed, readable while it is written
+    Eval,
+    /// One JSON document, complete at the end
+    Json,
+}
+
+impl From<LogFormat> for log::Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Eval => Self::Eval,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+fn parse_fail_on(text: &str) -> Result<FailOn, &'static str> {
+    match text {
+        "true" => return Ok(FailOn::Any),
+        "false" => return Ok(FailOn::Never),
+        _ => {}
+    }
+    if let Ok(count) = text.parse::<u64>() {
+        return Ok(FailOn::Count(count));
+    }
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
+    share.map(FailOn::Share).ok_or("write true, false, a count, or a share such as 0.1")
 }
 
 #[derive(Debug, Args)]

@@ -15,6 +15,8 @@ pub(crate) enum Exit {
     Refused,
     /// The provider failed.
     Provider,
+    /// What should be proven is not so.
+    Unverified,
     /// Interrupted.
     Interrupted,
     /// `run`: the command's own code.
@@ -29,6 +31,7 @@ impl From<Exit> for ExitCode {
             Exit::Input => 2,
             Exit::Refused => 3,
             Exit::Provider => 4,
+            Exit::Unverified => 5,
             Exit::Interrupted => 130,
             Exit::Command(code) => code,
         })

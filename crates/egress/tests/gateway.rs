@@ -56,6 +56,7 @@ impl World {
         let request = Request {
             image: Image::Host,
             begin_with: None,
+            system: sandbox::System::AsLeft,
             limits: None,
             disk: 64 << 20,
             mounts: Vec::new(),
@@ -281,6 +282,7 @@ fn a_listener_that_dies_is_reported() {
         let request = Request {
             image: Image::Host,
             begin_with: None,
+            system: sandbox::System::AsLeft,
             limits: None,
             disk: 64 << 20,
             mounts: Vec::new(),

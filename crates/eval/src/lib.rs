@@ -1,3 +1,25 @@
 //! Evaluations: a task file becomes samples, each solved in a sandbox of its own, scored, and written into a log.
+//!
+//! [`Task`](task::Task) → [`check`] → [`Job`] → [`evaluate`]. Start reading at `sample.rs`: one sample's life.
 
+mod approval;
+mod audit;
+mod check;
+mod display;
+mod header;
+mod journal;
+mod model;
+mod network;
+mod place;
+mod run;
+mod sample;
+mod score;
+mod solve;
 pub mod task;
+mod tools;
+
+pub use check::check;
+pub use display::{Display, Progress};
+pub use model::{DEFAULT_MODEL, ModelError, check_model};
+pub use place::PlaceError;
+pub use run::{EvalFailure, Evaluation, FailOn, Job, Settings, evaluate};

@@ -25,6 +25,8 @@ pub struct Request {
     pub image: Image,
     /// What another sandbox had become; then its image is that sandbox's, and `image` is not looked at.
     pub begin_with: Option<Snapshot>,
+    /// Whose programs and settings it has, where it begins with a snapshot.
+    pub system: System,
     /// Memory, processes and cpu; `None` where the plan says that nothing holds them.
     pub limits: Option<Limits>,
     /// Bytes that it may write.
@@ -35,6 +37,18 @@ pub struct Request {
     pub allow_setuid: bool,
     /// Its network.
     pub network: Network,
+}
+
+/// Whose programs and settings a fork has: `/bin`, `/lib`, `/usr`, `/etc` and the like.
+#[derive(Debug, Clone, Default)]
+pub enum System {
+    /// The snapshot's, as everything else.
+    #[default]
+    AsLeft,
+    /// The image's: whoever judges what was left does not use what was left to do it.
+    OfImage,
+    /// Those of an earlier snapshot.
+    Of(Snapshot),
 }
 
 /// The listeners on which everything that a sandbox sends lands: TCP, UDP, and the same for IPv6 where there is any.
@@ -131,7 +145,15 @@ impl Containers {
         let spec = Spec {
             id,
             name: format!("ringfence-{}-{id}", self.run),
-            image: keeper.as_ref().map_or(request.image, |(_, number)| Image::Snapshot(*number)),
+            image: match (&keeper, &request.system) {
+                (None, _) => request.image,
+                (Some((_, files)), System::AsLeft) => Image::Snapshot(*files),
+                (Some((_, files)), System::OfImage) => Image::Scene { files: *files, tools: None },
+                (Some((keeper, files)), System::Of(tools)) => {
+                    let (_, tools) = tools.keeper(std::slice::from_ref(keeper))?;
+                    Image::Scene { files: *files, tools: Some(tools) }
+                }
+            },
             limits: request.limits,
             disk: request.disk,
             inodes: (request.disk / BYTES_PER_INODE).max(1024),
@@ -182,7 +204,7 @@ fn check_image(image: &Image) -> Result<(), StartError> {
             check_place(Path::new(path)).map(drop).map_err(refused)
         }
         Image::Over(base, _) => check_image(base),
-        Image::Host | Image::Layers(_) | Image::Snapshot(_) => Ok(()),
+        Image::Host | Image::Layers(_) | Image::Snapshot(_) | Image::Scene { .. } => Ok(()),
     }
 }
 

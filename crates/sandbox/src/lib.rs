@@ -16,8 +16,9 @@ mod share;
 mod snapshot;
 mod tree;
 
-pub use container::{Capture, Containers, Request};
-pub use jail::zygote::keep_descriptors_back;
+pub use container::{Capture, Containers, Request, System};
+pub use jail::cgroups::Limits;
+pub use jail::zygote::{Image, Mount, Network, keep_descriptors_back};
 pub use local::start_local;
 pub use operation::{Event, Input, Running};
 pub use pool::Pool;

@@ -8,7 +8,7 @@ use std::io::Read as _;
 
 use common::{MIB, command, engine, exec, is_root, request, sh};
 use jail::zygote::Image;
-use sandbox::{Containers, Request, Sandbox, Snapshot, StartError};
+use sandbox::{Containers, Request, Sandbox, Snapshot, StartError, System};
 
 async fn fork(engine: &Containers, snapshot: &Snapshot) -> Sandbox {
     engine.create(Request { begin_with: Some(snapshot.clone()), ..request() }).await.unwrap()
@@ -270,4 +270,40 @@ async fn while_it_is_paused_nothing_moves() {
         }
     }
     panic!("it does not go on");
+}
+
+/// What an agent could do to whoever judges its work.
+const TAMPER: &str = "
+    echo work > /srv/answer
+    rm -rf /etc && ln -s /srv /etc
+    rm -f /bin && mkdir /bin && printf '#!/usr/bin/perl\nprint qq(fooled\\n)' > /bin/sh && chmod 755 /bin/sh
+    mkdir -p /lib32 && echo evil > /lib32/x
+    if [ -w /usr/share ]; then printf '#!/usr/bin/perl\nprint qq(fooled\\n)' > /usr/bin/cat; fi; true";
+
+#[tokio::test]
+async fn whoever_judges_has_the_programs_of_before() {
+    let engine = engine();
+    let first = engine.create(request()).await.unwrap();
+    sh(&first, "[ ! -w /usr/share ] || printf '#!/bin/sh\\necho helper' > /usr/bin/helper; echo before > /etc/setting; chmod 755 /usr/bin/helper || true").await;
+    let prepared = first.freeze().await.unwrap();
+    let second = fork(&engine, &prepared).await;
+    let done =
+        exec(&second, command(&["/usr/bin/perl", "-e", "exec '/bin/sh', '-c', $ARGV[0]", TAMPER])).await.unwrap();
+    assert_eq!(done.outcome, sandbox::Outcome::Exited(0), "{}", String::from_utf8_lossy(&done.stderr));
+    let left = second.freeze().await.unwrap();
+    let scene = |system: System| {
+        let request = Request { begin_with: Some(left.clone()), system, ..request() };
+        let engine = engine.clone();
+        async move { engine.create(request).await.unwrap() }
+    };
+    // As it was left, even a shell is the agent's.
+    let fooled = exec(&scene(System::AsLeft).await, command(&["/bin/sh", "-c", "cat /srv/answer"])).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&fooled.stdout), "fooled\n");
+    let judge = scene(System::Of(prepared.clone())).await;
+    let seen = sh(&judge, "cat /srv/answer /etc/setting; ls /lib32 2>/dev/null; ls -d /etc/passwd; [ ! -w /usr/share ] || ls /usr/bin/helper").await;
+    assert!(seen.starts_with("work\nbefore\n/etc/passwd") && !seen.contains("evil"), "{seen}");
+    assert_eq!(seen.contains("helper"), is_root());
+    // The image's own: nothing of what was prepared either.
+    let seen = sh(&scene(System::OfImage).await, "cat /srv/answer; ls /etc/setting /usr/bin/helper 2>&1; true").await;
+    assert!(seen.starts_with("work\n") && seen.matches("No such file").count() == 2, "{seen}");
 }

@@ -59,6 +59,7 @@ pub(crate) fn request() -> Request {
     Request {
         image: Image::Host,
         begin_with: None,
+        system: sandbox::System::AsLeft,
         limits,
         disk: 64 << 20,
         mounts: Vec::new(),

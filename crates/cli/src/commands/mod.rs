@@ -1,11 +1,15 @@
 //! What each command does: gather, ask, print.
 
 mod choose;
+mod container;
 mod doctor;
+mod eval;
+mod eval_display;
 mod exec;
 mod images;
 mod input;
 mod list;
+mod logs;
 mod network;
 mod network_log;
 mod plan;
@@ -32,6 +36,8 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Profile(ProfileCommand::Check { document }) => plan::check(document, printer),
         Command::Profile(ProfileCommand::Choose(arguments)) => choose::choose(&arguments, printer),
         Command::Plan { document } => plan::plan(document, printer),
+        Command::Eval(arguments) => eval::run(&arguments, printer),
+        Command::Log(command) => logs::run(command, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
         Command::Sandbox(command) => sandboxes::run(command, printer),
         Command::Image(command) => images::run(command, printer),

@@ -3,19 +3,16 @@
 use std::error::Error;
 
 use image::{ImageError, Opened};
-use jail::cgroups::Limits;
-use jail::zygote::Network::{Captured, Loopback};
-use jail::zygote::{Image, Mount};
 use profile::{
-    Approval, Bytes, Cause, Document, Facts, Located, MountMode, Overrides, Plan, Problem, Problems, Profile, Provider,
-    Refusal, Request, Stated, Tooling, Unmet,
+    Approval, Cause, Document, Facts, Located, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request,
+    Stated, Tooling, Unmet,
 };
 use sandbox::{Capture, Containers, Sandbox, SessionError, StartError};
 use secrecy::SecretString;
 
 use super::images;
-use super::network::{self, Network, NetworkError};
-use super::{exec, input, plan, snapshots, stream};
+use super::network::{Network, NetworkError};
+use super::{container, exec, input, plan, snapshots, stream};
 use crate::args::RunArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
@@ -96,20 +93,6 @@ struct Prepared {
     image: Option<Opened>,
 }
 
-/// Opens an image of the store; the host's files and directories need no opening. From here on it is named by its digest,
-/// so that the plan says what runs.
-fn open_image(document: &Document, arguments: &RunArguments) -> Result<(Option<String>, Option<Opened>), Obstacle> {
-    let stated = document.image.as_ref().map(|image| image.value.clone());
-    let Some(name) = arguments.image.clone().or(stated) else { return Ok((None, None)) };
-    if name == "host" || name.starts_with("dir:") {
-        return Ok((arguments.image.clone(), None));
-    }
-    let image = images::open(&name).map_err(Obstacle::Image)?;
-    let base = image.image.base.as_ref().map(|base| format!("+{base}")).unwrap_or_default();
-    let pinned = if name.contains("@sha256:") { name } else { format!("{name}@{}", image.image.digest) };
-    Ok((Some(format!("{pinned}{base}")), Some(image)))
-}
-
 /// The document that the arguments amount to, and its plan on this host.
 fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     let mut document = match arguments.profile.parse::<Profile>() {
@@ -137,7 +120,7 @@ fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     if let Some(name) = &arguments.save_as {
         snapshots::check_name(name).map_err(Obstacle::Image)?;
     }
-    let (name, image) = open_image(&document, arguments)?;
+    let (name, image) = container::open_image(&document, arguments.image.as_deref()).map_err(Obstacle::Image)?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
     let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
     if exec::words(arguments, &config).is_empty() {
@@ -266,43 +249,7 @@ async fn start(
     match plan.provider {
         Provider::Local => Ok((sandbox::start_local().await?, None)),
         Provider::Container => {
-            // Left out only where the plan says that nothing bounds them; else a host without groups is an error.
-            let unbounded = plan.residual.iter().any(|residual| residual.id == "unbounded");
-            let limits = (!unbounded).then_some(Limits {
-                memory: plan.limits.memory.amount.0,
-                pids: plan.limits.pids.amount.0,
-                cpu_millis: plan.limits.cpu.amount.0,
-            });
-            let reference = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
-            let image = match image {
-                Some(opened) => {
-                    let layers = opened.layers.iter().map(|path| absolute(&path.to_string_lossy()));
-                    let layers = layers.collect::<Result<Vec<_>, _>>()?;
-                    match opened.image.base.as_deref() {
-                        Some(base) => host_files(base).map(|base| Image::Over(Box::new(base), layers)),
-                        None => Ok(Image::Layers(layers)),
-                    }
-                }
-                None => host_files(reference),
-            };
-            let mounts = request.document.mounts.iter().map(|mount| {
-                let writable = mount.value.mode == MountMode::ReadWrite;
-                absolute(&mount.value.source).map(|source| Mount {
-                    source,
-                    target: mount.value.target.clone(),
-                    writable,
-                })
-            });
-            let Bytes(disk) = plan.limits.disk.amount;
-            let request = sandbox::Request {
-                image: image?,
-                begin_with: None,
-                limits,
-                disk,
-                mounts: mounts.collect::<Result<_, _>>()?,
-                allow_setuid: plan.allow_setuid,
-                network: if network::is_captured(plan) { Captured } else { Loopback },
-            };
+            let request = container::request(request, plan, image)?;
             let (sandbox, capture) = Containers::start(run)?.create_captured(request).await?;
             Ok((sandbox, Some(capture)))
         }
@@ -310,18 +257,4 @@ async fn start(
             Err(StartError::Helper(std::io::Error::other(format!("`sandbox: {}` is not built yet", plan.provider))))
         }
     }
-}
-
-/// The host's programs, or a directory of the host.
-fn host_files(reference: &str) -> Result<Image, StartError> {
-    reference.strip_prefix("dir:").map_or(Ok(Image::Host), |path| absolute(path).map(Image::Directory))
-}
-
-fn absolute(path: &str) -> Result<String, StartError> {
-    let found = std::fs::canonicalize(path)
-        .map_err(|error| StartError::Mount { path: path.to_owned(), why: error.to_string() })?;
-    found
-        .into_os_string()
-        .into_string()
-        .map_err(|_| StartError::Mount { path: path.to_owned(), why: "its name is not UTF-8".into() })
 }

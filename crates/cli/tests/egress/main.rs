@@ -14,4 +14,5 @@ mod floods;
 mod http;
 mod names;
 mod net;
+mod phases;
 mod tls;

@@ -121,6 +121,18 @@ impl Net {
         ringfence
     }
 
+    /// `ringfence eval` in the runner's namespace.
+    pub(crate) fn eval(&self, task: &Path, logs: &Path) -> Command {
+        let mut ringfence = match self.user {
+            None => self.testnet.command(&self.ringfence),
+            Some(uid) => self.testnet.command_as(uid, &self.ringfence),
+        };
+        ringfence.current_dir("/").env_clear().env("PATH", std::env::var("PATH").unwrap());
+        ringfence.args(["--json", "eval", "--dns-upstream", self.testnet.dns()]).arg(task).arg("--log-dir").arg(logs);
+        ringfence.stdin(Stdio::null());
+        ringfence
+    }
+
     /// A directory that whoever runs the command may write to.
     pub(crate) fn scratch(&self) -> tempfile::TempDir {
         let scratch = tempfile::Builder::new().tempdir_in(self.directory.path()).unwrap();

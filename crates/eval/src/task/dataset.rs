@@ -20,6 +20,16 @@ const MAX_TOLD: usize = 20;
 /// The seed of `shuffle: true`.
 const DEFAULT_SEED: u64 = 0;
 
+impl SampleId {
+    /// As logs have it.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Number(number) => serde_json::Value::from(*number),
+            Self::Text(text) => serde_json::Value::from(text.as_str()),
+        }
+    }
+}
+
 impl std::fmt::Display for SampleId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -228,7 +228,7 @@ fn parameters_fill_texts() {
     assert_eq!(task.epochs.count, 2);
     assert_eq!(task.parameters["loud"], json!(true));
     assert_eq!(
-        serde_json::Value::Object(task.metadata),
+        Value::Object(task.metadata),
         json!({"difficulty": "{{times}}", "share": 1.0, "both": "{{times}}-2 {{7*7}} {2}", "{{key}}": 1})
     );
     assert_eq!(task.dataset.samples[0].input, Input::Text("A {{times}} one, loud: true".into()));
@@ -330,7 +330,8 @@ proptest! {
         lines in proptest::collection::vec(("(profile|dataset|solver|scorer|mock|epochs|parameters|limits)", "[-\\[\\]{}a-z0-9:,'. \n]{0,40}"), 0..6),
         data in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
-        let written: String = lines.iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+        let written: Vec<String> = lines.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        let written = written.join("\n");
         let mut files = files();
         for name in ["d.jsonl", "d.json", "d.csv"] {
             files.insert(name.into(), data.clone());

@@ -22,6 +22,7 @@ use rustix::mount::{
 
 use super::home::{Home, Rights, SYNTHETIC, WORKSHOP};
 use super::protocol::{Image, Network, Spec};
+use super::shield::{self, Cover};
 use super::snapshot::{Frozen, Writable};
 use super::{During as _, Trouble, synthetic};
 use crate::capture::NAME_SERVER;
@@ -77,9 +78,17 @@ pub(super) struct Built {
 
 /// Builds the root that `spec` describes. `userns` is the sandbox's, for its id range; `owner` its root's id on the host.
 pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner: u32) -> Result<Built, Trouble> {
-    let (image, below) = match &spec.image {
-        Image::Snapshot(id) => home.snapshots.find(*id).during("finding the snapshot")?,
-        image => (image.clone(), Vec::new()),
+    let ((image, below), shield) = match &spec.image {
+        Image::Snapshot(id) => (home.snapshots.find(*id).during("finding the snapshot")?, None),
+        Image::Scene { files, tools } => {
+            let found = home.snapshots.find(*files).during("finding the snapshot")?;
+            let tools = match tools {
+                Some(id) => home.snapshots.find(*id).during("finding the snapshot")?.1,
+                None => Vec::new(),
+            };
+            (found, Some(tools))
+        }
+        image => ((image.clone(), Vec::new()), None),
     };
     if has_host(&image) && home.host_image.is_none() {
         home.host_image = Some(synthetic::build().during("building the host image")?);
@@ -90,13 +99,26 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     let options = CString::new(options).unwrap_or_default();
     mount("tmpfs", &bench.path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
         .during("mounting the writable layer")?;
+    let home_rights = home.rights;
     let kept = detached(&bench.path, false).during("keeping the writable layer")?;
     let mapped = map_writable(home, &bench.path, userns).during("mapping the writable layer")?;
     let mut workshop = Layers { bench, home, userns, owner, mapped, network: spec.network };
     let mut tree = Tree::new();
-    tree.push((String::new(), workshop.overlay("root", &root_layers(&image, &below))?));
+    let covers = match &shield {
+        Some(tools) => {
+            shield::covers(&root_layers(&image, tools), has_host(&image), home_rights).during("shielding")?
+        }
+        None => Vec::new(),
+    };
+    tree.push((String::new(), workshop.overlay("root", &root_layers(&image, &below), &covers)?));
+    for (name, cover) in &covers {
+        if let Cover::Directory(layers) = cover {
+            tree.push(((*name).into(), workshop.overlay(name, layers, &[])?));
+        }
+    }
     if has_host(&image) {
-        tree.push(("usr".into(), workshop.overlay("usr", &usr_layers(&image, &below))?));
+        let programs = usr_layers(&image, shield.as_deref().unwrap_or(&below));
+        tree.push(("usr".into(), workshop.overlay("usr", &programs, &[])?));
         for name in workshop.home.host_image.iter().flat_map(|image| image.program_directories.clone()) {
             let programs = detached(&Path::new("/").join(name), false).during("showing the host's programs")?;
             syscalls::mount_setattr(&programs, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, None, false)
@@ -139,7 +161,7 @@ pub(super) fn root_layers(image: &Image, below: &[Rc<Frozen>]) -> Vec<PathBuf> {
             layers.extend(paths.iter().map(PathBuf::from));
             layers.extend(root_layers(base, &[]));
         }
-        Image::Snapshot(_) => {}
+        Image::Snapshot(_) | Image::Scene { .. } => {}
     }
     layers
 }
@@ -201,7 +223,8 @@ struct Layers<'a> {
 
 impl Layers<'_> {
     /// An overlay with these directories below, the top one first, and an empty layer of the sandbox's own above.
-    fn overlay(&mut self, name: &str, layers: &[PathBuf]) -> Result<OwnedFd, Trouble> {
+    /// What `covers` says lies in that layer from the start.
+    fn overlay(&mut self, name: &str, layers: &[PathBuf], covers: &[(&str, Cover)]) -> Result<OwnedFd, Trouble> {
         let directory = self.bench.path.join(name);
         let place = |part: &str| directory.join(part);
         fs::create_dir(&directory).during("making a layer")?;
@@ -212,6 +235,12 @@ impl Layers<'_> {
         }
         if name == "root" && self.network == Network::Captured {
             self.name_server(&place("upper")).during("writing resolv.conf")?;
+        }
+        for (name, cover) in covers {
+            cover
+                .put(&place("upper").join(name))
+                .and_then(|made| if made { self.give(&place("upper").join(name)) } else { Ok(()) })
+                .during("shielding")?;
         }
         let idmap = home_maps_ids(self.home).then_some(self.userns);
         let mut lowers = Vec::new();

@@ -16,6 +16,7 @@ mod inside;
 mod prepared;
 mod protocol;
 mod serve;
+mod shield;
 mod snapshot;
 mod synthetic;
 

@@ -31,6 +31,14 @@ pub enum Image {
     Over(Box<Image>, Vec<String>),
     /// What a sandbox of this zygote had become when it was frozen.
     Snapshot(u32),
+    /// The same, but with the directories of programs and settings as they were in another snapshot, or in the image:
+    /// whoever judges what was left should not use what was left to do it.
+    Scene {
+        /// What is judged.
+        files: u32,
+        /// Whose programs; `None` for the image's.
+        tools: Option<u32>,
+    },
 }
 
 /// A host path that is shown inside.

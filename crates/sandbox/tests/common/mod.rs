@@ -20,6 +20,7 @@ pub(crate) fn request() -> Request {
     Request {
         image: Image::Host,
         begin_with: None,
+        system: sandbox::System::AsLeft,
         limits,
         disk: 64 * MIB,
         mounts: Vec::new(),

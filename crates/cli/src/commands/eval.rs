@@ -1,0 +1,190 @@
+//! `eval`: a task in its profile, from its file to its log.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use eval::task::{Task, TaskOverrides};
+use eval::{EvalFailure, Evaluation, FailOn, Job, Settings};
+use image::{ImageError, Opened};
+use log::Status;
+use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request};
+use sandbox::StartError;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::eval_display::Shown;
+use super::{container, images, input, plan};
+use crate::args::EvalArguments;
+use crate::exit::Exit;
+use crate::printer::{Look, Printer, plain, span};
+
+enum Obstacle {
+    Plan(plan::Obstacle),
+    Image(ImageError),
+    Start(StartError),
+    Eval(EvalFailure),
+}
+
+impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
+    fn from(error: E) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
+    let result = prepare(arguments).and_then(|(job, image)| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
+        let name = job.task.name.clone();
+        let profile = job.plan.profile;
+        let shown = Arc::new(Shown::new(&name));
+        let ended = runtime.block_on(interruptible(job, Arc::clone(&shown)));
+        shown.finish();
+        runtime.shutdown_background();
+        // Its layers were in use until now.
+        drop(image);
+        Ok((ended.map_err(Obstacle::Eval)?, name, profile))
+    });
+    match result {
+        Ok((evaluation, name, profile)) => summary(&evaluation, &name, profile, printer),
+        Err(Obstacle::Plan(obstacle)) => plan::report(&obstacle, printer),
+        Err(Obstacle::Image(error)) => images::failed(&error, printer),
+        Err(Obstacle::Start(error)) => super::run::failed(&error, Exit::Provider, printer),
+        Err(Obstacle::Eval(error)) => {
+            let exit = match error {
+                EvalFailure::Place(_) => Exit::Provider,
+                EvalFailure::Log(_) | EvalFailure::Audit(_) => Exit::Failed,
+            };
+            super::run::failed(&error, exit, printer)
+        }
+    }
+}
+
+/// Ctrl-C once ends what is under way and completes the log; twice ends us now.
+async fn interruptible(job: Job, shown: Arc<Shown>) -> Result<Evaluation, EvalFailure> {
+    let cancel = CancellationToken::new();
+    let asked = cancel.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            asked.cancel();
+        }
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+    eval::evaluate(job, shown, cancel).await
+}
+
+fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle> {
+    let parameters: BTreeMap<String, String> = arguments.parameter.iter().cloned().collect();
+    let mut task = Task::load(Path::new(&arguments.task), &parameters)?;
+    task.apply(TaskOverrides {
+        limit: arguments.limit,
+        sample_ids: arguments.sample_id.clone(),
+        epochs: arguments.epochs,
+        model: arguments.model.clone(),
+        ..TaskOverrides::default()
+    })?;
+    let model = task.model.clone().unwrap_or_else(|| eval::DEFAULT_MODEL.into());
+    eval::check_model(&model).map_err(|error| {
+        let problem = Problem::new(error.to_string()).hint(error.hint());
+        Problems { origin: task.origin.clone(), problems: vec![problem] }
+    })?;
+    let requested = task.document.profile.value.to_string();
+    let facts = host::kernel_facts();
+    // What is refused anyway is not fetched first.
+    planned(&task, arguments, None, &facts)?;
+    let (name, image) = container::open_image(&task.document, None).map_err(Obstacle::Image)?;
+    let (request, plan) = planned(&task, arguments, name, &facts)?;
+    let container = match plan.provider {
+        Provider::Container => Some(container::request(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?),
+        _ => None,
+    };
+    let settings = Settings {
+        max_samples: arguments.max_samples,
+        max_sandboxes: arguments.max_sandboxes.unwrap_or(arguments.max_samples),
+        fail_on: arguments.fail_on_error.unwrap_or(FailOn::Any),
+        log_directory: arguments.log_dir.clone(),
+        format: arguments.log_format.into(),
+        dns_upstream: arguments.dns_upstream,
+    };
+    let revision = revision(Path::new(&arguments.task));
+    let job = Job { task, requested, plan, request: container, model, settings, facts: json!(facts), revision };
+    Ok((job, image))
+}
+
+fn planned(
+    task: &Task,
+    arguments: &EvalArguments,
+    image: Option<String>,
+    facts: &Facts,
+) -> Result<(Request, Plan), Obstacle> {
+    let overrides = Overrides {
+        profile: arguments.profile,
+        image,
+        approval: arguments.approval.clone(),
+        justification: arguments.justification.clone(),
+        ..Overrides::default()
+    };
+    let request = Request::resolve(task.document.clone(), &input::environment()?, overrides);
+    let plan = profile::compile(&request, facts)?;
+    let unmet = eval::check(task, &plan);
+    if unmet.is_empty() {
+        return Ok((request, plan));
+    }
+    let origin = Some(task.origin.clone());
+    Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() }.into())
+}
+
+/// The commit of the task's files, where they are in a git repository; nothing is run.
+fn revision(task: &Path) -> Option<Value> {
+    let task = std::fs::canonicalize(task).ok()?;
+    let root = task.ancestors().find(|directory| directory.join(".git").is_dir())?;
+    let head = std::fs::read_to_string(root.join(".git/HEAD")).ok()?;
+    let commit = match head.trim().strip_prefix("ref: ") {
+        Some(reference) => std::fs::read_to_string(root.join(".git").join(reference)).ok()?,
+        None => head,
+    };
+    let commit: String = commit.trim().chars().filter(char::is_ascii_hexdigit).collect();
+    (commit.len() >= 40).then(|| json!({"type": "git", "origin": "", "commit": commit}))
+}
+
+/// What it came to, and where the log is.
+fn summary(evaluation: &Evaluation, name: &str, profile: Profile, printer: &mut Printer) -> Exit {
+    let (status, look, exit) = match evaluation.status {
+        Status::Success => ("success", Look::Good, Exit::Done),
+        Status::Cancelled => ("cancelled", Look::Doubtful, Exit::Interrupted),
+        Status::Error | Status::Started => ("error", Look::Bad, Exit::Failed),
+    };
+    let progress = &evaluation.progress;
+    if printer.json() {
+        printer.data(&json!({
+            "schema": "ringfence.evaluation/1", "task": name, "profile": profile.to_string(), "status": status,
+            "samples": progress.done, "failed": progress.failed, "results": evaluation.results,
+            "log": evaluation.log, "error": evaluation.error,
+        }));
+        return exit;
+    }
+    let mut page = vec![vec![
+        span(Look::Strong, name.to_owned()),
+        plain(format!("  {profile}  ")),
+        span(look, status),
+        plain(format!(
+            "  {} samples, {} failed, {} tool calls, {} tokens, {} refused connections",
+            progress.done, progress.failed, progress.tool_calls, progress.tokens, progress.refused
+        )),
+    ]];
+    for score in evaluation.results["scores"].as_array().into_iter().flatten() {
+        let metric = |name: &str| score["metrics"][name]["value"].as_f64().unwrap_or_default();
+        let reducer = score["reducer"].as_str().map(|reducer| format!(" ({reducer})")).unwrap_or_default();
+        let scorer = score["name"].as_str().unwrap_or_default();
+        page.push(vec![plain(format!("  {scorer}{reducer}: {:.3} ± {:.3}", metric("accuracy"), metric("stderr")))]);
+    }
+    if let Some(error) = &evaluation.error {
+        page.push(vec![span(Look::Bad, "  error"), plain(format!(": {error}"))]);
+    }
+    page.push(vec![span(Look::Faint, "  log"), plain(format!(": {}", evaluation.log.display()))]);
+    printer.page(&page);
+    exit
+}

@@ -1,0 +1,267 @@
+//! `eval` as a user runs it: offline, with real sandboxes.
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+mod common;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn example(name: &str) -> PathBuf {
+    // A plain user has no way to the sources: the lane puts the examples beside the command.
+    match std::env::var_os("RINGFENCE_EXAMPLES") {
+        Some(directory) => PathBuf::from(directory).join(name),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name),
+    }
+}
+
+fn eval(place: &Path, arguments: &[&str]) -> Command {
+    let mut command = common::command(place);
+    command.arg("--json").arg("eval").args(arguments).arg("--log-dir").arg(place.join("logs"));
+    command
+}
+
+/// Runs to the end: code, result, messages.
+fn ended(place: &Path, arguments: &[&str]) -> (i32, Value, String) {
+    let output = eval(place, arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap(), serde_json::from_str(&said).unwrap_or(Value::Null), messages)
+}
+
+fn task(place: &Path, text: &str) -> String {
+    let path = place.join("task.yaml");
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+fn accuracy(result: &Value) -> f64 {
+    result["results"]["scores"][0]["metrics"]["accuracy"]["value"].as_f64().unwrap()
+}
+
+/// The whole log, by our own reader.
+fn dump(place: &Path, log: &str) -> Value {
+    let output = common::command(place).args(["log", "dump", log]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn shell_task(commands: &[&str], scorer: &str) -> String {
+    let mut mock = String::new();
+    for command in commands {
+        let command = serde_json::json!(command);
+        writeln!(mock, "  - {{tool_calls: [{{name: bash, arguments: {{command: {command}}}}}]}}").unwrap();
+    }
+    format!(
+        "name: shell\nprofile: T0.H1.N2\napproval: ci\ntools: [bash, submit]\n\
+         dataset: [{{id: one, input: go, target: done}}]\nsolver: {{kind: agent, tools: [bash]}}\nscorer: {scorer}\n\
+         mock:\n{mock}  - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}\n"
+    )
+}
+
+#[test]
+fn the_first_example_is_solved_and_logged() {
+    let place = tempfile::tempdir().unwrap();
+    let (code, result, err) = ended(place.path(), &[example("first.yaml").to_str().unwrap()]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!((result["status"].as_str(), result["profile"].as_str()), (Some("success"), Some("T0.H1.N2")));
+    assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let own = &log["eval"]["metadata"]["ringfence"];
+    assert_eq!(own["plan_hash"].as_str().unwrap().len(), 64);
+    assert!(own["affordances"].as_array().unwrap().iter().any(|one| one["name"] == "bash" && one["runs"] == "sandbox"));
+    let events = log["samples"][0]["events"].as_array().unwrap();
+    for kind in ["sample_init", "span_begin", "span_end", "model", "tool", "approval", "sandbox", "info", "score"] {
+        assert!(events.iter().any(|event| event["event"] == kind), "{kind}");
+    }
+}
+
+#[test]
+fn examples_run_or_are_refused_as_they_say() {
+    let place = tempfile::tempdir().unwrap();
+    for (name, expected) in [("text-only.yaml", 0), ("ctf.yaml", 0), ("remote-pods.yaml", 3), ("remote-vm.yaml", 3)] {
+        let (code, result, err) = ended(place.path(), &[example(name).to_str().unwrap()]);
+        assert_eq!(code, expected, "{name}: {result} {err}");
+        if expected == 0 {
+            assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{name}: {result}");
+        }
+    }
+}
+
+#[test]
+fn agent_daemon_survives_into_score() {
+    let place = tempfile::tempdir().unwrap();
+    let daemon = "(setsid sh -c 'while :; do date +%N > /tmp/tick; sleep 0.05; done' >/dev/null 2>&1 &); sleep 0.3; test -s /tmp/tick";
+    // Its files are there, its process is not.
+    let script = "test -s /tmp/tick; before=$(cat /tmp/tick); sleep 0.5; test \"$before\" = \"$(cat /tmp/tick)\"";
+    let text = shell_task(&[daemon], &format!("{{kind: script, script: {}}}", serde_json::json!(script)));
+    let (code, result, err) = ended(place.path(), &[&task(place.path(), &text)]);
+    assert_eq!(code, 0, "{err}");
+    assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
+}
+
+#[test]
+fn agent_tampers_with_scorer_tools() {
+    let place = tempfile::tempdir().unwrap();
+    // A shell, a library setting and a Python that all say yes; the work itself is not done.
+    let tamper = "rm -f /bin; mkdir /bin; printf '#!/usr/bin/perl\\nexit 0' > /bin/sh; chmod 755 /bin/sh; \
+        cp /bin/sh /usr/bin/grep 2>/dev/null; echo /tmp/evil.so > /etc/ld.so.preload; \
+        mkdir -p /root/.local/lib/python3/site-packages; echo 'import os; os._exit(0)' > /root/.local/lib/python3/site-packages/usercustomize.py; \
+        echo wrong > /srv/answer; true";
+    let script = "grep -q right /srv/answer";
+    let text = shell_task(&[tamper], &format!("{{kind: script, script: {}}}", serde_json::json!(script)));
+    let (code, result, err) = ended(place.path(), &[&task(place.path(), &text)]);
+    assert_eq!(code, 0, "{err}");
+    assert!(accuracy(&result).abs() < 1e-9, "{result}");
+    // And an honest one is still found right.
+    let text =
+        shell_task(&["echo right > /srv/answer"], &format!("{{kind: script, script: {}}}", serde_json::json!(script)));
+    let (_, result, _) = ended(place.path(), &[&task(place.path(), &text)]);
+    assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
+}
+
+#[test]
+fn tool_errors_are_answers_and_long_output_is_cut() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "name: tools\nprofile: T0.H1.N2\napproval: ci\ntools: [bash, python, submit]\nlimits: {tool_timeout: 1}\n\
+        dataset: [{id: one, input: go, target: done}]\nsolver: {kind: agent, tools: [bash, python]}\nscorer: includes\nmock:\n\
+        \x20 - {tool_calls: [{name: bash, arguments: {cmd: ls}}, {name: rm, arguments: {}}, {name: bash, arguments: 'not json'}]}\n\
+        \x20 - {tool_calls: [{name: bash, arguments: {command: sleep 30}}]}\n\
+        \x20 - {tool_calls: [{name: bash, arguments: {command: 'head -c 100000 /dev/zero | tr \"\\\\0\" x'}}]}\n\
+        \x20 - {tool_calls: [{name: python, arguments: {code: 'print(6*7)'}}]}\n\
+        \x20 - {text: thinking}\n\
+        \x20 - {tool_calls: [{name: submit, arguments: {answer: done}}]}\n";
+    let (code, result, err) = ended(place.path(), &[&task(place.path(), text)]);
+    assert_eq!(code, 0, "{err}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let events = log["samples"][0]["events"].as_array().unwrap();
+    let tools: Vec<&Value> = events.iter().filter(|event| event["event"] == "tool").collect();
+    let errors: Vec<Option<&str>> = tools.iter().map(|tool| tool["error"]["type"].as_str()).collect();
+    assert_eq!(errors[..4], [Some("parsing"), Some("parsing"), Some("parsing"), Some("timeout")], "{errors:?}");
+    assert_eq!(tools[4]["truncated"][0], 100_000);
+    assert!(tools[4]["result"].as_str().unwrap().len() < 20_000);
+    assert_eq!(tools[5]["result"], "42\n");
+}
+
+#[test]
+fn approvals_mean_what_they_say() {
+    let place = tempfile::tempdir().unwrap();
+    let path = task(place.path(), &shell_task(&["echo hi > /tmp/x"], "includes"));
+    let (code, result, err) = ended(place.path(), &[&path, "--approval", "dev"]);
+    assert_eq!(code, 0, "{err}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let events = log["samples"][0]["events"].as_array().unwrap();
+    let decisions: Vec<&str> = events
+        .iter()
+        .filter(|event| event["event"] == "approval")
+        .map(|event| event["decision"].as_str().unwrap())
+        .collect();
+    assert_eq!(decisions, ["escalate", "reject"]);
+    assert!(!events.iter().any(|event| event["event"] == "sandbox" && event["action"] == "exec"), "it did not run");
+    let (_, result, _) = ended(place.path(), &[&path, "--approval", "prod"]);
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    assert_eq!(log["samples"][0]["limit"]["type"], "operator");
+}
+
+#[test]
+fn what_the_profile_does_not_grant_is_refused_before_anything_starts() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "name: t\nprofile: T2.H1.N2\ndataset: [{input: a, target: b}]\nsolver: {kind: agent, tools: [bash]}\nscorer: includes\n";
+    let (code, _, err) = ended(place.path(), &[&task(place.path(), text)]);
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("bash") && err.contains("submit"), "{err}");
+    assert!(!place.path().join("logs").exists());
+    let (code, _, err) = ended(
+        place.path(),
+        &[&task(place.path(), &text.replace("agent, tools: [bash]", "agnt")), "--model", "mock/none"],
+    );
+    assert_eq!(code, 2, "{err}");
+}
+
+#[test]
+fn limits_end_a_sample_and_it_is_scored() {
+    let place = tempfile::tempdir().unwrap();
+    let text = shell_task(&["sleep 60"], "includes")
+        .replace("tools: [bash, submit]", "tools: [bash, submit]\nlimits: {time: 1, tool_timeout: 30}");
+    let start = Instant::now();
+    let (code, result, err) = ended(place.path(), &[&task(place.path(), &text)]);
+    assert_eq!(code, 0, "{err}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    assert_eq!(log["samples"][0]["limit"]["type"], "time");
+    assert!(log["samples"][0]["events"].as_array().unwrap().iter().any(|event| event["event"] == "sample_limit"));
+    let text = shell_task(&["true", "true", "true"], "includes")
+        .replace("tools: [bash, submit]", "tools: [bash, submit]\nlimits: {messages: 4}");
+    let (_, result, _) = ended(place.path(), &[&task(place.path(), &text)]);
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    assert_eq!(log["samples"][0]["limit"]["type"], "message");
+}
+
+#[test]
+fn an_interrupt_leaves_a_log_that_says_cancelled() {
+    let place = tempfile::tempdir().unwrap();
+    let path = task(
+        place.path(),
+        &shell_task(&["sleep 60"], "includes")
+            .replace("tools: [bash, submit]", "tools: [bash, submit]\nlimits: {tool_timeout: 60}"),
+    );
+    let child = eval(place.path(), &[&path]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while std::fs::read_dir(place.path().join("logs")).map_or(0, Iterator::count) < 2 {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["status"], "cancelled");
+    assert_eq!(dump(place.path(), result["log"].as_str().unwrap())["status"], "cancelled");
+}
+
+#[test]
+fn a_killed_runner_leaves_a_log_that_opens_and_nothing_else() {
+    let place = tempfile::tempdir().unwrap();
+    let mut text = shell_task(&["sleep 60"], "includes")
+        .replace("tools: [bash, submit]", "tools: [bash, submit]\nlimits: {tool_timeout: 60}");
+    // One that is done, and one that is not.
+    text = text.replace(
+        "dataset: [{id: one, input: go, target: done}]",
+        "dataset: [{id: fast, input: go, target: done, mock: [{tool_calls: [{name: submit, arguments: {answer: done}}]}]}, {id: slow, input: go, target: done}]",
+    );
+    let mut child =
+        eval(place.path(), &[&task(place.path(), &text)]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let log = std::fs::read_dir(place.path().join("logs")).unwrap().flatten().map(|entry| entry.path());
+    let log = log.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "eval")).unwrap();
+    let log = dump(place.path(), log.to_str().unwrap());
+    assert_eq!(log["status"], "started");
+    let ids: Vec<&str> =
+        log["samples"].as_array().unwrap().iter().map(|sample| sample["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["fast"]);
+}
+
+#[test]
+fn epochs_parameters_and_slices() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "name: many\nprofile: T2.H1.N2\nparameters: {word: {type: text, default: right}}\n\
+        dataset: [{input: a, target: right}, {input: b, target: wrong}, {input: c, target: right}]\n\
+        solver: generate\nscorer: exact\nmock: [{text: '{{word}}'}]\nepochs: {count: 2, reducer: [mean, max]}\n";
+    let path = task(place.path(), text);
+    let (code, result, err) = ended(place.path(), &[&path]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(result["samples"], 6);
+    assert!((accuracy(&result) - 2.0 / 3.0).abs() < 1e-9, "{result}");
+    assert_eq!(result["results"]["scores"].as_array().unwrap().len(), 2);
+    let (_, result, _) = ended(place.path(), &[&path, "-T", "word=wrong", "--limit", "2", "--epochs", "1"]);
+    assert!((accuracy(&result) - 0.5).abs() < 1e-9, "{result}");
+    let (_, result, _) = ended(place.path(), &[&path, "--sample-id", "2", "--epochs", "1"]);
+    assert_eq!(result["samples"], 1);
+}

@@ -1,0 +1,53 @@
+//! What must not be lost goes into the audit chain too.
+
+use std::sync::Arc;
+
+use log::event::What;
+use serde_json::{Value, json};
+
+use crate::task::Sample;
+
+/// The chain of one evaluation; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Audit {
+    chain: Arc<log::audit::Audit>,
+    sample: Option<(Value, u32)>,
+}
+
+impl Audit {
+    pub(crate) fn new(chain: log::audit::Audit) -> Self {
+        Self { chain: Arc::new(chain), sample: None }
+    }
+
+    /// The same chain, for what one sample does.
+    pub(crate) fn of(&self, sample: &Sample, epoch: u32) -> Self {
+        Self { chain: Arc::clone(&self.chain), sample: Some((sample.id.to_json(), epoch)) }
+    }
+
+    pub(crate) fn record(&self, kind: &str, data: Value) -> Result<(), log::audit::AuditError> {
+        let data = match &self.sample {
+            Some((id, epoch)) => json!({"sample": id, "epoch": epoch, "data": data}),
+            None => data,
+        };
+        self.chain.record(kind, data)
+    }
+
+    pub(crate) fn head(&self) -> log::audit::Head {
+        self.chain.head()
+    }
+
+    /// Events that belong into the chain: decisions, verdicts, limits, sandboxes.
+    pub(crate) fn hear(&self, what: &What) -> Result<(), log::audit::AuditError> {
+        match what {
+            What::Approval { call, approver, decision, .. } => {
+                self.record("approval", json!({"tool": call.function, "approver": approver, "decision": decision}))
+            }
+            What::SampleLimit { kind, limit, .. } => self.record("limit", json!({"type": kind, "limit": limit})),
+            What::Info { data, .. } => match data.get("kind").and_then(Value::as_str) {
+                Some(kind @ ("network" | "network_totals" | "sandbox")) => self.record(kind, data.clone()),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What can be said before anything starts: a solver that needs what the profile does not grant is refused.
+
+use profile::{Cause, Plan, Unmet};
+
+use crate::run::granted;
+use crate::task::{Solver, Task};
+use crate::tools::{SUBMIT, Tool};
+
+/// Everything that stands between a task and its plan.
+pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
+    let mut unmet = Vec::new();
+    let available = granted(&plan.affordances);
+    for solver in &task.solvers {
+        let Solver::Agent(agent) = solver else { continue };
+        if !available.contains(&Tool::Submit) {
+            let reason = format!("an agent needs `{SUBMIT}`, which {} does not grant", plan.profile);
+            let hint = "choose a lower T, or the solver `generate`";
+            unmet.push(Unmet::new(Cause::Contradiction, "solver.agent", reason).hint(hint));
+        }
+        for name in agent.tools.iter().flatten() {
+            if available.iter().any(|tool| tool.name() == name) {
+                continue;
+            }
+            let known = plan.affordances.iter().any(|affordance| affordance.name == *name);
+            let withheld = plan.withheld.iter().find(|withheld| withheld.name == *name);
+            let (reason, hint) = match (known, withheld) {
+                (true, _) => (format!("the tool `{name}` is not built yet"), "use bash or python"),
+                (false, Some(_)) => (
+                    format!("the agent needs `{name}`, which {} does not grant", plan.profile),
+                    "choose a lower T, or leave it out",
+                ),
+                (false, None) => (
+                    format!("the agent needs `{name}`, which the task's `tools` do not name"),
+                    "add it to `tools`, or leave it out of the solver",
+                ),
+            };
+            unmet.push(Unmet::new(Cause::Contradiction, "solver.tools", reason).hint(hint));
+        }
+    }
+    unmet
+}

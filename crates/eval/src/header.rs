@@ -1,0 +1,114 @@
+//! What a log says before its samples: who was asked what, in which profile, with what it could reach.
+
+use profile::{Approval, Plan};
+use serde_json::{Map, Value, json};
+
+use crate::Job;
+use crate::journal::unique;
+use crate::score;
+use crate::solve;
+use crate::task::{Reducer, Solver};
+
+/// Inspect's `eval`: its own fields, and ours under `metadata.ringfence` and `sandbox`.
+pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
+    let task = &job.task;
+    let ids: Vec<Value> = task.dataset.samples.iter().map(|sample| sample.id.to_json()).collect();
+    let scorers: Vec<Value> = score::names(&task.scorers).into_iter().map(|name| json!({"name": name})).collect();
+    let mut metadata = task.metadata.clone();
+    metadata.insert("ringfence".into(), own(job));
+    json!({
+        "eval_id": eval_id,
+        "run_id": unique(),
+        "created": created,
+        "task": task.name,
+        "task_id": unique(),
+        "task_version": 0,
+        "task_file": task.origin,
+        "task_args": task.parameters,
+        "tags": task.tags,
+        "dataset": {
+            "name": task.dataset.name, "location": task.dataset.location, "samples": ids.len(), "sample_ids": ids,
+            "shuffled": task.dataset.shuffled,
+        },
+        "sandbox": {"type": "ringfence", "config": job.plan.profile.to_string()},
+        "model": job.model,
+        "model_generate_config": {},
+        "model_args": {},
+        "config": config(job),
+        "revision": job.revision,
+        "packages": {"ringfence": env!("CARGO_PKG_VERSION")},
+        "metadata": metadata,
+        "scorers": scorers,
+    })
+}
+
+/// What is ours: the contract, and what it rests on.
+fn own(job: &Job) -> Value {
+    let Plan { controls, affordances, withheld, residual, image, .. } = &job.plan;
+    json!({
+        "requested": job.requested,
+        "profile": job.plan.profile.to_string(),
+        "plan": job.plan,
+        "plan_hash": job.plan.hash(),
+        "controls": controls,
+        "affordances": affordances,
+        "withheld": withheld,
+        "residual": residual,
+        "image": image,
+        "approval": job.plan.approval.as_ref().map(|approval| json!({"policy": approval, "means": approval.summary()})),
+        "host": job.facts,
+    })
+}
+
+fn config(job: &Job) -> Value {
+    let (task, plan) = (&job.task, &job.plan);
+    let reducers: Vec<&str> = task
+        .epochs
+        .reducers
+        .iter()
+        .map(|reducer| match reducer {
+            Reducer::Mean => "mean",
+            Reducer::Mode => "mode",
+            Reducer::Max => "max",
+        })
+        .collect();
+    let approval = plan.approval.as_ref().map(|approval| {
+        let name = match approval {
+            Approval::Ci | Approval::Dev | Approval::Prod | Approval::Operator => approval.to_string(),
+            Approval::Policy(_) => "policy".into(),
+        };
+        json!({"approvers": [{"name": name, "tools": "*", "params": {}}]})
+    });
+    let mut config = Map::new();
+    config.insert("epochs".into(), json!(task.epochs.count));
+    config.insert("epochs_reducer".into(), json!(reducers));
+    config.insert("approval".into(), json!(approval));
+    config.insert("message_limit".into(), json!(task.limits.messages));
+    config.insert("token_limit".into(), json!(task.limits.tokens));
+    config.insert("time_limit".into(), json!(plan.limits.time.amount.0 / 1000));
+    config.insert("working_limit".into(), json!(task.limits.working.map(|millis| millis / 1000)));
+    config.insert("max_samples".into(), json!(job.settings.max_samples));
+    config.insert("max_sandboxes".into(), json!(job.settings.max_sandboxes));
+    config.insert("log_samples".into(), json!(true));
+    Value::Object(config)
+}
+
+/// Inspect's `plan`: the solvers.
+pub(crate) fn plan(job: &Job) -> Value {
+    let steps: Vec<Value> = job
+        .task
+        .solvers
+        .iter()
+        .map(|solver| {
+            let params = match solver {
+                Solver::SystemMessage(template) | Solver::PromptTemplate(template) => json!({"template": template}),
+                Solver::Agent(agent) => {
+                    json!({"tools": agent.tools, "max_steps": agent.max_steps, "attempts": agent.attempts})
+                }
+                Solver::Generate | Solver::MultipleChoice => json!({}),
+            };
+            json!({"solver": solve::name_of(solver), "params": params})
+        })
+        .collect();
+    json!({"name": "plan", "steps": steps, "finish": null, "config": {}})
+}

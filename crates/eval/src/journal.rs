@@ -1,0 +1,139 @@
+//! What happens in one sample, on its way into the log: with the time, the working time and the span.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use log::event::{Event, What};
+use log::{LogError, SampleRecorder};
+use serde_json::{Value, json};
+
+use crate::audit::Audit;
+use crate::run::EvalFailure;
+
+/// Whose our own events are.
+pub(crate) const SOURCE: &str = "ringfence";
+
+/// Now, as logs have it.
+pub(crate) fn now() -> String {
+    let now = jiff::Timestamp::now();
+    format!("{now:.6}")
+}
+
+/// A name that nobody else has.
+pub(crate) fn unique() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+struct State {
+    recorder: Option<SampleRecorder>,
+    /// The spans that are open, the innermost last.
+    spans: Vec<String>,
+    /// Time that the sample spent waiting for others.
+    waited: Duration,
+    /// The first thing that could not be written.
+    failed: Option<LogError>,
+    audit_failed: Option<log::audit::AuditError>,
+}
+
+/// The journal of one sample; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    state: Arc<Mutex<State>>,
+    audit: Audit,
+    start: Instant,
+}
+
+impl Journal {
+    pub(crate) fn new(recorder: SampleRecorder, audit: Audit) -> Self {
+        let state = State {
+            recorder: Some(recorder),
+            spans: Vec::new(),
+            waited: Duration::ZERO,
+            failed: None,
+            audit_failed: None,
+        };
+        Self { state: Arc::new(Mutex::new(state)), audit, start: Instant::now() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the sample has worked: without waiting for others.
+    pub(crate) fn worked(&self) -> Duration {
+        self.start.elapsed().saturating_sub(self.state().waited)
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Time that is not the sample's own.
+    pub(crate) fn waited(&self, time: Duration) {
+        self.state().waited += time;
+    }
+
+    pub(crate) fn event(&self, what: What) {
+        let audited = self.audit.hear(&what);
+        let working_start = self.worked().as_secs_f64();
+        let mut state = self.state();
+        let span_id = match &what {
+            // A span lies in the one around it, which its own field says.
+            What::SpanBegin { id, .. } | What::SpanEnd { id } => Some(id.clone()),
+            _ => state.spans.last().cloned(),
+        };
+        let event = Event { timestamp: now(), working_start, uuid: unique(), span_id, what };
+        let written = state.recorder.as_mut().map_or(Ok(()), |recorder| recorder.event(&event));
+        if let Err(error) = written {
+            state.failed.get_or_insert(error);
+        }
+        if let Err(error) = audited {
+            state.audit_failed.get_or_insert(error);
+        }
+    }
+
+    pub(crate) fn info(&self, data: Value) {
+        self.event(What::Info { source: SOURCE.into(), data });
+    }
+
+    /// A part of the sample, until what this returns is dropped.
+    pub(crate) fn span(&self, kind: &str, name: &str) -> Span {
+        let id = unique();
+        let parent_id = self.state().spans.last().cloned();
+        self.event(What::SpanBegin { id: id.clone(), kind: Some(kind.into()), name: name.into(), parent_id });
+        self.state().spans.push(id.clone());
+        Span { journal: self.clone(), id }
+    }
+
+    /// Whether everything could be written so far.
+    pub(crate) fn check(&self) -> Result<(), EvalFailure> {
+        let mut state = self.state();
+        if let Some(error) = state.audit_failed.take() {
+            return Err(error.into());
+        }
+        state.failed.take().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Takes the recorder out: nothing is written after this.
+    pub(crate) fn close(&self) -> Option<SampleRecorder> {
+        self.state().recorder.take()
+    }
+}
+
+/// A span that is open.
+pub(crate) struct Span {
+    journal: Journal,
+    id: String,
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        self.journal.state().spans.retain(|open| *open != self.id);
+        self.journal.event(What::SpanEnd { id: self.id.clone() });
+    }
+}
+
+/// The profile, as every sample says it.
+pub(crate) fn profile_data(profile: &str, plan_hash: &str) -> Value {
+    json!({"kind": "profile", "profile": profile, "plan": plan_hash})
+}

@@ -1,0 +1,150 @@
+//! The gateway of an evaluation: one for all its sandboxes, and whose record is whose.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use egress::{Attachment, Counters, GatewayError, GatewayProcess, Notice, Outcome, Record, Settings};
+use profile::Egress;
+use sandbox::Capture;
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+
+use crate::journal::Journal;
+
+/// Network events of one sample that are kept; what comes after is counted.
+const MOST_EVENTS: u64 = 10_000;
+
+struct Watcher {
+    journal: Journal,
+    events: u64,
+    lost: watch::Sender<Option<String>>,
+    attachment: Option<u32>,
+}
+
+#[derive(Default)]
+struct Table {
+    watchers: HashMap<String, Watcher>,
+    refused: u64,
+    gone: Option<String>,
+}
+
+/// The gateway, and who hears of what.
+pub(crate) struct Network {
+    gateway: GatewayProcess,
+    table: Arc<Mutex<Table>>,
+    _listening: tokio::task::JoinHandle<()>,
+}
+
+/// One sandbox's network while it is served.
+pub(crate) struct Served {
+    name: String,
+    attachment: Attachment,
+    lost: watch::Receiver<Option<String>>,
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Network {
+    pub(crate) async fn start(settings: Settings) -> Result<Self, GatewayError> {
+        let (gateway, notices) = GatewayProcess::start(settings, None).await?;
+        let table = Arc::new(Mutex::new(Table::default()));
+        let listening = tokio::spawn(listen(notices, Arc::clone(&table)));
+        Ok(Self { gateway, table, _listening: listening })
+    }
+
+    /// How many attempts were refused so far, in all samples.
+    pub(crate) fn refused(&self) -> u64 {
+        lock(&self.table).refused
+    }
+
+    /// Has a sandbox served; its records become events of that journal.
+    pub(crate) async fn attach(
+        &self,
+        name: &str,
+        egress: &Egress,
+        capture: Capture,
+        journal: &Journal,
+    ) -> Result<Served, GatewayError> {
+        let (tell, lost) = watch::channel(lock(&self.table).gone.clone());
+        let watcher = Watcher { journal: journal.clone(), events: 0, lost: tell, attachment: None };
+        lock(&self.table).watchers.insert(name.to_owned(), watcher);
+        let attached = self.gateway.attach(name, egress, capture).await;
+        let mut table = lock(&self.table);
+        match attached {
+            Ok(attachment) => {
+                if let Some(watcher) = table.watchers.get_mut(name) {
+                    watcher.attachment = Some(attachment.id());
+                }
+                Ok(Served { name: name.to_owned(), attachment, lost })
+            }
+            Err(error) => {
+                table.watchers.remove(name);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts other rules in force; what they forbid is cut.
+    pub(crate) async fn replace(&self, served: &Served, egress: &Egress) -> Result<(), GatewayError> {
+        self.gateway.replace(served.attachment, egress).await
+    }
+
+    /// Ends a sandbox's network; all its records have come.
+    pub(crate) async fn detach(&self, served: Served) -> Option<Counters> {
+        let counters = self.gateway.detach(served.attachment).await.ok();
+        lock(&self.table).watchers.remove(&served.name);
+        counters
+    }
+}
+
+impl Served {
+    /// Resolves when nothing watches this network any more.
+    pub(crate) async fn lost(&mut self) -> String {
+        match self.lost.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            Err(_) => "the gateway is gone".into(),
+        }
+    }
+}
+
+async fn listen(mut notices: mpsc::UnboundedReceiver<Notice>, table: Arc<Mutex<Table>>) {
+    while let Some(notice) = notices.recv().await {
+        let mut table = lock(&table);
+        match notice {
+            Notice::Record(record) => {
+                if record.verdict == Outcome::Refused {
+                    table.refused += record.count;
+                }
+                if let Some(watcher) = table.watchers.get_mut(&record.sandbox) {
+                    watcher.hear(&record);
+                }
+            }
+            Notice::Lost(lost) => {
+                let found = table.watchers.values().find(|watcher| watcher.attachment == Some(lost.id));
+                if let Some(watcher) = found {
+                    watcher.lost.send_replace(Some(lost.why));
+                }
+            }
+            Notice::Gone => {
+                let why = String::from("the gateway is gone");
+                for watcher in table.watchers.values() {
+                    watcher.lost.send_replace(Some(why.clone()));
+                }
+                table.gone = Some(why);
+            }
+        }
+    }
+}
+
+impl Watcher {
+    fn hear(&mut self, record: &Record) {
+        self.events += 1;
+        if self.events <= MOST_EVENTS {
+            self.journal.info(json!({"kind": "network", "record": record}));
+        } else if self.events == MOST_EVENTS + 1 {
+            self.journal.info(json!({"kind": "network", "more": "further records of this sample are only counted"}));
+        }
+    }
+}

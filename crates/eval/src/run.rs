@@ -1,0 +1,301 @@
+//! All samples of an evaluation: as many at the same time as may be, and a log that opens whatever happens.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use log::message::Usage;
+use log::{End, Format, Recorder, Start, Status};
+use profile::{Affordance, Plan};
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::audit::Audit;
+use crate::display::{Counters, Display, Progress};
+use crate::journal::{now, unique};
+use crate::place::{PlaceError, Places};
+use crate::sample::{self, Ended, Shared};
+use crate::score::{self, Judged};
+use crate::task::Task;
+use crate::tools::Tool;
+use crate::{header, score::worth};
+
+/// When failed samples fail the evaluation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FailOn {
+    /// At the first.
+    Any,
+    /// When more than this share of all samples has failed.
+    Share(f64),
+    /// When more than so many have failed.
+    Count(u64),
+    /// Never.
+    Never,
+}
+
+/// How an evaluation runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Samples at the same time.
+    pub max_samples: usize,
+    /// Sandboxes at the same time.
+    pub max_sandboxes: usize,
+    /// When failed samples fail it.
+    pub fail_on: FailOn,
+    /// Where the log goes.
+    pub log_directory: PathBuf,
+    /// Its format.
+    pub format: Format,
+    /// Whom the gateway asks for names, instead of this host's resolver.
+    pub dns_upstream: Option<std::net::SocketAddr>,
+}
+
+/// An evaluation that can start: everything was checked.
+#[derive(Debug)]
+pub struct Job {
+    /// The task.
+    pub task: Task,
+    /// What was asked for, before the command line.
+    pub requested: String,
+    /// What is enforced.
+    pub plan: Plan,
+    /// A sandbox of the plan, where containers are wanted.
+    pub request: Option<sandbox::Request>,
+    /// Who answers.
+    pub model: String,
+    /// How it runs.
+    pub settings: Settings,
+    /// What was found out about this host, for the log.
+    pub facts: Value,
+    /// The version of the task's files, for the log.
+    pub revision: Option<Value>,
+}
+
+/// How an evaluation ended.
+#[derive(Debug)]
+pub struct Evaluation {
+    /// Its log.
+    pub log: PathBuf,
+    /// `success`, `cancelled` or `error`.
+    pub status: Status,
+    /// Inspect's `results`.
+    pub results: Value,
+    /// Samples that were finished, and that failed.
+    pub progress: Progress,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// Why there is no evaluation.
+#[derive(Debug, Error)]
+pub enum EvalFailure {
+    /// The log cannot be written.
+    #[error("cannot write the log")]
+    Log(#[from] log::LogError),
+    /// The audit chain cannot be written.
+    #[error("cannot write the audit chain")]
+    Audit(#[from] log::audit::AuditError),
+    /// There is no place to work in.
+    #[error("there is no sandbox to work in")]
+    Place(#[from] PlaceError),
+}
+
+/// Tools of the plan that this version can call.
+pub(crate) fn granted(affordances: &[Affordance]) -> Vec<Tool> {
+    affordances.iter().filter_map(|affordance| Tool::named(&affordance.name)).collect()
+}
+
+/// Runs an evaluation to its end. Cancelling ends what is under way; the log is complete up to there.
+pub async fn evaluate(
+    job: Job,
+    display: Arc<dyn Display>,
+    cancel: CancellationToken,
+) -> Result<Evaluation, EvalFailure> {
+    let (created, eval_id) = (now(), unique());
+    let start = Start {
+        spec: header::spec(&job, &created, &eval_id),
+        plan: header::plan(&job),
+        task: job.task.name.clone(),
+        eval_id: eval_id.clone(),
+        created: created.clone(),
+    };
+    let recorder = Recorder::create(&job.settings.log_directory, job.settings.format, start)?;
+    let audit = Audit::new(log::audit::Audit::create(&log::audit::Audit::beside(&recorder.path()))?);
+    audit.record(
+        "start",
+        json!({"eval_id": eval_id, "plan": job.plan.hash(), "profile": job.plan.profile.to_string()}),
+    )?;
+    for affordance in &job.plan.affordances {
+        audit.record("affordance", json!(affordance))?;
+    }
+    let granted = granted(&job.plan.affordances);
+    let total = job.task.dataset.samples.len() * job.task.epochs.count as usize;
+    let needs_places = job.task.dataset.samples.iter().any(|one| sample::needs_place(&job.task, &granted, one));
+    let plan = Arc::new(job.plan);
+    let places = if needs_places {
+        let settings = egress::Settings { upstream: job.settings.dns_upstream, ..egress::Settings::default() };
+        let most = job.settings.max_sandboxes.max(1);
+        let warm = most.min(total).min(4);
+        let run = format!("eval-{}-{}", std::process::id(), &eval_id[..8]);
+        Some(Places::open(Arc::clone(&plan), &run, job.request, most, warm, settings).await?)
+    } else {
+        None
+    };
+    let shared = Arc::new(Shared {
+        scorers: score::names(&job.task.scorers),
+        task: job.task,
+        plan_hash: plan.hash(),
+        plan,
+        model: job.model,
+        places,
+        recorder: recorder.clone(),
+        audit: audit.clone(),
+        granted,
+        counters: Counters::default(),
+    });
+    let all = Run { shared: Arc::clone(&shared), display, cancel, settings: job.settings };
+    let outcome = all.samples(total).await?;
+    let evaluation = finish(&shared, &recorder, &audit, &created, outcome)?;
+    drop(all);
+    if let Some(places) = Arc::into_inner(shared).and_then(|shared| shared.places) {
+        places.close().await?;
+    }
+    Ok(evaluation)
+}
+
+struct Run {
+    shared: Arc<Shared>,
+    display: Arc<dyn Display>,
+    cancel: CancellationToken,
+    settings: Settings,
+}
+
+/// What the samples came to.
+struct Outcome {
+    judged: Vec<Judged>,
+    usage: BTreeMap<String, Usage>,
+    progress: Progress,
+    cancelled: bool,
+    error: Option<String>,
+}
+
+impl Run {
+    /// Starts samples as others end, and takes what they give.
+    async fn samples(&self, total: usize) -> Result<Outcome, EvalFailure> {
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let progress = Progress { total: count(total), ..Progress::default() };
+        let mut outcome =
+            Outcome { judged: Vec::new(), usage: BTreeMap::new(), progress, cancelled: false, error: None };
+        let epochs = self.shared.task.epochs.count;
+        let samples = self.shared.task.dataset.samples.len();
+        let mut next = (1..=epochs).flat_map(|epoch| (0..samples).map(move |index| (index, epoch)));
+        let mut running = JoinSet::new();
+        loop {
+            while running.len() < self.settings.max_samples.max(1) && outcome.error.is_none() {
+                let Some((index, epoch)) = next.next() else { break };
+                let shared = Arc::clone(&self.shared);
+                running.spawn(async move { sample::run(&shared, &shared.task.dataset.samples[index], epoch).await });
+            }
+            self.show(&mut outcome, running.len());
+            let ended = tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => {
+                    outcome.cancelled = true;
+                    None
+                }
+                ended = running.join_next() => ended,
+            };
+            let Some(ended) = ended else { break };
+            match ended {
+                Ok(Ok(ended)) => self.take(ended, &mut outcome),
+                // A log that cannot be written is no log: everything stops.
+                Ok(Err(error)) => {
+                    running.shutdown().await;
+                    return Err(error);
+                }
+                Err(panic) => {
+                    outcome.progress.failed += 1;
+                    outcome.error = Some(format!("a sample failed in an unforeseen way: {panic}"));
+                }
+            }
+        }
+        // What is under way ends, with its sandboxes.
+        running.shutdown().await;
+        self.show(&mut outcome, 0);
+        Ok(outcome)
+    }
+
+    fn take(&self, ended: Ended, outcome: &mut Outcome) {
+        outcome.progress.done += 1;
+        for (model, usage) in ended.usage {
+            let sum = outcome.usage.entry(model).or_default();
+            sum.input_tokens += usage.input_tokens;
+            sum.output_tokens += usage.output_tokens;
+            sum.total_tokens += usage.total_tokens;
+        }
+        if let Some(error) = ended.error {
+            outcome.progress.failed += 1;
+            let failed = outcome.progress.failed;
+            #[expect(clippy::cast_precision_loss, reason = "a share of samples")]
+            let too_many = match self.settings.fail_on {
+                FailOn::Any => true,
+                FailOn::Count(most) => failed > most,
+                FailOn::Share(share) => failed as f64 > share * outcome.progress.total as f64,
+                FailOn::Never => false,
+            };
+            if too_many {
+                outcome.error.get_or_insert(error);
+            }
+        } else {
+            outcome.judged.push(ended.judged);
+        }
+    }
+
+    fn show(&self, outcome: &mut Outcome, running: usize) {
+        let progress = &mut outcome.progress;
+        progress.running = u64::try_from(running).unwrap_or(u64::MAX);
+        progress.tool_calls = self.shared.counters.tool_calls();
+        progress.tokens = self.shared.counters.tokens();
+        progress.refused = self.shared.places.as_ref().map_or(0, Places::refused_connections);
+        let first = self.shared.scorers.first();
+        let values = outcome.judged.iter().filter_map(|judged| Some(worth(&judged.scores.get(first?)?.value)));
+        let values: Vec<f64> = values.collect();
+        #[expect(clippy::cast_precision_loss, reason = "a count of samples")]
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        progress.score = (!values.is_empty()).then_some(mean);
+        self.display.update(progress);
+    }
+}
+
+/// Completes the log; the head of the audit chain is in it, so a shortened chain is found.
+fn finish(
+    shared: &Shared,
+    recorder: &Recorder,
+    audit: &Audit,
+    started: &str,
+    outcome: Outcome,
+) -> Result<Evaluation, EvalFailure> {
+    let status = match (&outcome.error, outcome.cancelled) {
+        (Some(_), _) => Status::Error,
+        (None, true) => Status::Cancelled,
+        (None, false) => Status::Success,
+    };
+    audit.record("end", json!({"done": outcome.progress.done, "failed": outcome.progress.failed}))?;
+    let head = audit.head();
+    let (epochs, total) = (&shared.task.epochs, shared.task.dataset.samples.len() * shared.task.epochs.count as usize);
+    let results = score::results(&outcome.judged, &shared.scorers, &epochs.reducers, epochs.count, total);
+    let reductions = score::reductions(&outcome.judged, &shared.scorers, &epochs.reducers);
+    let finished = recorder.finish(End {
+        status,
+        results: Some(results.clone()),
+        stats: json!({"started_at": started, "completed_at": now(), "model_usage": outcome.usage}),
+        error: outcome.error.as_deref().map(log::event::EvalError::new),
+        reductions: Some(reductions),
+        metadata: [("ringfence_audit".to_owned(), json!({"count": head.count, "hash": head.hash}))]
+            .into_iter()
+            .collect(),
+    })?;
+    Ok(Evaluation { log: finished.path, status, results, progress: outcome.progress, error: outcome.error })
+}

@@ -1,0 +1,185 @@
+//! From a question to an answer.
+
+mod agent;
+mod choices;
+mod template;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use log::event::{EvalError, What};
+use log::message::{ChatMessage, ModelOutput, Usage};
+use profile::Plan;
+use sandbox::Sandbox;
+use serde_json::{Map, Value, json};
+
+use crate::journal::{Journal, now};
+use crate::model::{Model, ModelError, ToolInfo};
+use crate::task::{Input, Limits, Sample, Solver, Task};
+use crate::tools::Tool;
+
+pub(crate) use choices::letters;
+
+/// What a sample has come to.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub(crate) messages: Vec<ChatMessage>,
+    pub(crate) output: Option<ModelOutput>,
+    /// What was submitted.
+    pub(crate) answer: Option<String>,
+    /// Which choices were taken, by their place.
+    pub(crate) chosen: Option<Vec<usize>>,
+    pub(crate) usage: BTreeMap<String, Usage>,
+    pub(crate) tool_calls: u64,
+}
+
+/// Why a sample ends before its answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stop {
+    /// A limit: kind and limit, as Inspect names them.
+    Limit { kind: &'static str, limit: f64, message: String },
+    /// It failed.
+    Failed(String),
+}
+
+impl From<ModelError> for Stop {
+    fn from(error: ModelError) -> Self {
+        Self::Failed(format!("{error} ({})", error.hint()))
+    }
+}
+
+/// Everything that a solver works with.
+pub(crate) struct Work<'a> {
+    pub(crate) task: &'a Task,
+    pub(crate) sample: &'a Sample,
+    pub(crate) plan: &'a Plan,
+    pub(crate) model: &'a dyn Model,
+    pub(crate) sandbox: Option<&'a Sandbox>,
+    pub(crate) journal: &'a Journal,
+    /// Which tools the plan grants.
+    pub(crate) granted: &'a [Tool],
+    pub(crate) counters: &'a crate::display::Counters,
+}
+
+impl State {
+    pub(crate) fn new(sample: &Sample) -> Self {
+        let messages = match &sample.input {
+            Input::Text(text) => {
+                let mut message = ChatMessage::user(text.clone());
+                if let ChatMessage::User(said) = &mut message {
+                    said.id = Some(crate::journal::unique());
+                    said.source = Some("input".into());
+                }
+                vec![message]
+            }
+            Input::Messages(messages) => messages.clone(),
+        };
+        Self { messages, output: None, answer: None, chosen: None, usage: BTreeMap::new(), tool_calls: 0 }
+    }
+
+    /// What counts as the answer: what was submitted, or the model's last words.
+    pub(crate) fn completion(&self) -> &str {
+        let last = || self.output.as_ref().map_or("", |output| output.completion.as_str());
+        self.answer.as_deref().unwrap_or_else(last)
+    }
+
+    fn tokens(&self) -> u64 {
+        self.usage.values().map(|usage| usage.total_tokens).sum()
+    }
+}
+
+/// Runs every solver of the task.
+pub(crate) async fn solve(work: &Work<'_>, state: &mut State) -> Result<(), Stop> {
+    for solver in &work.task.solvers {
+        let name = name_of(solver);
+        let _span = work.journal.span("solver", name);
+        match solver {
+            Solver::Generate => {
+                generate(work, state, &[]).await?;
+            }
+            Solver::SystemMessage(text) => {
+                let at = state.messages.iter().take_while(|message| matches!(message, ChatMessage::System(_))).count();
+                state.messages.insert(at, ChatMessage::system(template::fill(text, None, &work.sample.metadata)));
+            }
+            Solver::PromptTemplate(text) => template::rephrase(text, &work.sample.metadata, state),
+            Solver::MultipleChoice => {
+                choices::ask(work.sample, state)?;
+                generate(work, state, &[]).await?;
+                choices::read(work.sample, state);
+            }
+            Solver::Agent(agent) => agent::run(work, agent, state).await?,
+        }
+    }
+    Ok(())
+}
+
+/// A solver's name, as Inspect users know it.
+pub(crate) fn name_of(solver: &Solver) -> &'static str {
+    match solver {
+        Solver::Generate => "generate",
+        Solver::SystemMessage(_) => "system_message",
+        Solver::PromptTemplate(_) => "prompt_template",
+        Solver::MultipleChoice => "multiple_choice",
+        Solver::Agent(_) => "agent",
+    }
+}
+
+/// Asks the model once, within the limits.
+async fn generate(work: &Work<'_>, state: &mut State, tools: &[ToolInfo]) -> Result<ChatMessage, Stop> {
+    check(&work.task.limits, work.journal, state)?;
+    let start = Instant::now();
+    let mut output = work.model.generate(&state.messages, tools).await?;
+    output.time = Some(start.elapsed().as_secs_f64());
+    let message = output.choices.first().map(|choice| choice.message.clone());
+    let offered = tools
+        .iter()
+        .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
+    work.journal.event(What::Model {
+        model: work.model.name().to_owned(),
+        input: state.messages.clone(),
+        tools: offered.collect(),
+        tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
+        config: Map::new(),
+        output: output.clone(),
+        completed: Some(now()),
+        working_time: Some(start.elapsed().as_secs_f64()),
+    });
+    if let Some(usage) = output.usage {
+        let sum = state.usage.entry(work.model.name().to_owned()).or_default();
+        sum.input_tokens += usage.input_tokens;
+        sum.output_tokens += usage.output_tokens;
+        sum.total_tokens += usage.total_tokens;
+        work.counters.add_tokens(usage.total_tokens);
+    }
+    let message = message.ok_or_else(|| Stop::Failed("the model gave no answer".into()))?;
+    state.messages.push(message.clone());
+    state.output = Some(output);
+    Ok(message)
+}
+
+/// Limits that are looked at between steps.
+fn check(limits: &Limits, journal: &Journal, state: &State) -> Result<(), Stop> {
+    #[expect(clippy::cast_precision_loss, reason = "a limit is shown, not calculated with")]
+    let over = |kind: &'static str, used: u64, limit: Option<u64>| match limit {
+        Some(limit) if used >= limit => Err(Stop::Limit {
+            kind,
+            limit: limit as f64,
+            message: format!("the sample has used {used} of its {limit} {kind}s"),
+        }),
+        _ => Ok(()),
+    };
+    over("message", u64::try_from(state.messages.len()).unwrap_or(u64::MAX), limits.messages.map(u64::from))?;
+    over("token", state.tokens(), limits.tokens)?;
+    if let Some(limit) = limits.working.filter(|limit| journal.worked().as_millis() >= u128::from(*limit)) {
+        #[expect(clippy::cast_precision_loss, reason = "a limit is shown, not calculated with")]
+        let seconds = limit as f64 / 1000.0;
+        let message = format!("the sample has worked for {seconds} s");
+        return Err(Stop::Limit { kind: "working", limit: seconds, message });
+    }
+    Ok(())
+}
+
+/// An error, as logs have it.
+pub(crate) fn error(message: &str) -> EvalError {
+    EvalError::new(message)
+}

@@ -1,0 +1,178 @@
+//! A call of a tool, from its arguments to what the model is shown.
+
+use std::time::Duration;
+
+use log::event::What;
+use log::message::{ToolCall, ToolError, ToolErrorKind};
+use sandbox::{Exec, FailureKind, Outcome, Overflow, Sandbox, SessionError, User};
+use serde_json::json;
+
+use super::{Tool, parsing};
+use crate::journal::{Journal, now};
+
+/// The most that is read of one call's streams; the model is shown less.
+const READ: usize = 10 << 20;
+
+/// How calls are made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) timeout: Duration,
+    /// Bytes that the model is shown.
+    pub(crate) output: usize,
+}
+
+/// What a call gave.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Called {
+    pub(crate) content: String,
+    /// Bytes before and after cutting.
+    pub(crate) truncated: Option<(u64, u64)>,
+    pub(crate) error: Option<ToolError>,
+    /// The answer, where that was submitted.
+    pub(crate) submitted: Option<String>,
+    /// Whether the sandbox died.
+    pub(crate) died: bool,
+}
+
+impl Called {
+    fn said(content: String) -> Self {
+        Self { content, truncated: None, error: None, submitted: None, died: false }
+    }
+
+    pub(crate) fn failed(error: ToolError) -> Self {
+        Self { content: error.message.clone(), error: Some(error), ..Self::said(String::new()) }
+    }
+}
+
+/// Makes one call; whatever goes wrong is an answer to the model.
+pub(crate) async fn call(
+    call: &ToolCall,
+    offered: &[Tool],
+    sandbox: Option<&Sandbox>,
+    manner: Manner,
+    journal: &Journal,
+) -> Called {
+    if let Some(why) = &call.parse_error {
+        return Called::failed(parsing(why.clone()));
+    }
+    let Some(tool) = Tool::named(&call.function).filter(|tool| offered.contains(tool)) else {
+        let names: Vec<&str> = offered.iter().map(|tool| tool.name()).collect();
+        let text = format!("there is no tool `{}`; the tools are: {}", call.function, names.join(", "));
+        return Called::failed(parsing(text));
+    };
+    let argument = match tool.argument_of(&call.arguments) {
+        Ok(argument) => argument,
+        Err(error) => return Called::failed(error),
+    };
+    match (tool, sandbox) {
+        (Tool::Submit, _) => Called { submitted: Some(argument.clone()), ..Called::said(argument) },
+        (_, None) => Called::failed(ToolError {
+            kind: ToolErrorKind::SandboxUnavailable,
+            message: "there is no sandbox to run it in".into(),
+        }),
+        (Tool::Bash, Some(sandbox)) => {
+            let argv = ["bash", "--login", "-c", &argument].map(str::to_owned).to_vec();
+            run(sandbox, argv, "", manner, journal).await
+        }
+        (Tool::Python, Some(sandbox)) => {
+            run(sandbox, vec!["python3".into(), "-".into()], &argument, manner, journal).await
+        }
+    }
+}
+
+async fn run(sandbox: &Sandbox, argv: Vec<String>, input: &str, manner: Manner, journal: &Journal) -> Called {
+    let exec = Exec {
+        argv,
+        env: vec![("LANG".into(), "C.UTF-8".into())],
+        cwd: None,
+        user: User::Default,
+        pty: None,
+        timeout_ms: Some(u64::try_from(manner.timeout.as_millis()).unwrap_or(u64::MAX)),
+        max_output: None,
+    };
+    let command = exec.argv.join(" ");
+    let ended = sandbox.exec(exec, input.as_bytes(), READ, Overflow::KeepTail).await;
+    let (result, called) = match ended {
+        Ok(completed) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let (out, err) = (text(&completed.stdout), text(&completed.stderr));
+            let separator = if err.is_empty() || err.ends_with('\n') { "" } else { "\n" };
+            let mut called = cut(format!("{err}{separator}{out}"), manner.output, completed.truncated);
+            let code = match completed.outcome {
+                Outcome::Exited(code) => i64::from(code),
+                Outcome::Signalled(signal) => 128 + i64::from(signal),
+                Outcome::TimedOut => {
+                    let message = format!("the command was ended: its {} s were up", manner.timeout.as_secs_f64());
+                    called.error = Some(ToolError { kind: ToolErrorKind::Timeout, message });
+                    124
+                }
+                Outcome::OutputLimit(_) | Outcome::Killed => 137,
+            };
+            (code, called)
+        }
+        Err(error) => (-1, failed(&error)),
+    };
+    journal.event(What::Sandbox {
+        action: "exec".into(),
+        cmd: Some(command),
+        options: Some([("timeout".to_owned(), json!(manner.timeout.as_secs_f64()))].into_iter().collect()),
+        file: None,
+        input: (!input.is_empty()).then(|| input.to_owned()),
+        result: Some(result),
+        output: Some(called.content.clone()),
+        completed: Some(now()),
+    });
+    called
+}
+
+fn failed(error: &SessionError) -> Called {
+    let (kind, died) = match error {
+        SessionError::Died(_) => (ToolErrorKind::SandboxUnavailable, true),
+        SessionError::Failed { kind, .. } => (
+            match kind {
+                FailureKind::NotFound => ToolErrorKind::FileNotFound,
+                FailureKind::PermissionDenied => ToolErrorKind::Permission,
+                FailureKind::IsADirectory => ToolErrorKind::IsADirectory,
+                FailureKind::TooLarge | FailureKind::ProcessLimit | FailureKind::Exhausted => ToolErrorKind::Limit,
+                _ => ToolErrorKind::Unknown,
+            },
+            false,
+        ),
+    };
+    Called { died, ..Called::failed(ToolError { kind, message: error.to_string() }) }
+}
+
+/// Keeps the beginning and the end, and says that something is missing.
+fn cut(text: String, limit: usize, tail_only: bool) -> Called {
+    let length = text.len();
+    if length <= limit && !tail_only {
+        return Called::said(text);
+    }
+    let floor = |at: usize| (0..=at.min(length)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let ceil = |at: usize| (at..=length).find(|at| text.is_char_boundary(*at)).unwrap_or(length);
+    let half = limit / 2;
+    let (begin, end) = (floor(half), ceil(length.saturating_sub(half)));
+    let (content, kept) = if length <= limit {
+        (format!("[… the beginning is missing]\n{text}"), length)
+    } else {
+        let missing = end - begin;
+        (format!("{}\n[… {missing} bytes are missing …]\n{}", &text[..begin], &text[end..]), begin + (length - end))
+    };
+    let of = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+    Called { truncated: Some((of(length), of(kept))), ..Called::said(content) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_output_is_cut_in_the_middle_and_says_so() {
+        let called = cut("ä".repeat(1000), 101, false);
+        let (before, after) = called.truncated.unwrap_or_default();
+        assert_eq!(before, 2000);
+        assert!(after <= 101 && called.content.contains("bytes are missing"), "{}", called.content);
+        assert_eq!(cut("short".into(), 100, false).truncated, None);
+        assert!(cut("end".into(), 100, true).content.starts_with("[… the beginning is missing]"));
+    }
+}
