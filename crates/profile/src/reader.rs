@@ -19,6 +19,11 @@ impl Complaints {
         self.0.borrow_mut().push(problem);
     }
 
+    /// Whether there are none so far.
+    pub fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
     /// All of them in the order of the text.
     pub fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.0.into_inner();

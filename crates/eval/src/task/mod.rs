@@ -1,4 +1,28 @@
 //! The task: what is asked, of whom, in which profile, and how the answer is judged.
+//!
+//! [`Task::load`] reads a task's file, [`Task::parse`] its text, [`Task::apply`] puts the command line on top. The types
+//! are here; how they are read is in one file per part of the task file.
+
+mod amounts;
+mod base;
+mod check;
+mod columns;
+mod dataset;
+mod files;
+mod json;
+mod kinds;
+mod limits;
+mod mock;
+mod overrides;
+mod parameters;
+mod parse;
+mod records;
+mod sample;
+mod scorer;
+mod shuffle;
+mod solver;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,6 +30,9 @@ use std::path::PathBuf;
 use log::message::ChatMessage;
 use profile::Document;
 use serde_json::{Map, Value};
+
+pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
+pub use overrides::{ParseSliceError, Slice, TaskOverrides};
 
 /// A task, as its file and the command line say.
 #[derive(Debug, Clone)]

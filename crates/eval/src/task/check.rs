@@ -1,0 +1,85 @@
+//! What each part of a task allows, and all of them together do not.
+
+use profile::source::Complaints;
+use profile::{Located, Problem};
+
+use super::{Sample, Scorer, Solver};
+
+/// Choices are shown as the letters from A to Z.
+const MAX_CHOICES: usize = 26;
+
+/// Complains about samples that a solver or scorer cannot work with; the first of each kind is named.
+pub(super) fn together(
+    solvers: &[Located<Solver>],
+    scorers: &[Located<Scorer>],
+    samples: &[Sample],
+    complaints: &Complaints,
+) {
+    let chooses = solvers.iter().find(|solver| solver.value == Solver::MultipleChoice);
+    if let Some(solver) = chooses {
+        tell(solver.place, samples, complaints, |sample| match sample.choices.len() {
+            0 => Some("has no `choices`, which `multiple_choice` shows".to_owned()),
+            1..=MAX_CHOICES => None,
+            more => Some(format!("has {more} `choices`, more than there are letters")),
+        });
+    }
+    for scorer in scorers {
+        if scorer.value == Scorer::Choice && chooses.is_none() {
+            complaints.add(Problem {
+                place: scorer.place,
+                message: "`choice` judges what `multiple_choice` chose, and no solver is one".into(),
+                hint: Some("write solver: multiple_choice".into()),
+            });
+            continue;
+        }
+        tell(scorer.place, samples, complaints, |sample| judged(&scorer.value, sample));
+    }
+}
+
+/// Why a sample cannot be judged.
+fn judged(scorer: &Scorer, sample: &Sample) -> Option<String> {
+    let name = match scorer {
+        Scorer::Script { .. } => return None,
+        Scorer::Exact => "exact",
+        Scorer::Includes { .. } => "includes",
+        Scorer::Match { .. } => "match",
+        Scorer::Pattern { .. } => "pattern",
+        Scorer::Choice => "choice",
+    };
+    if sample.target.is_empty() {
+        return Some(format!("has no `target`, which `{name}` compares with"));
+    }
+    match scorer {
+        // Every text includes the empty one: every answer would be right.
+        Scorer::Includes { .. } | Scorer::Match { .. }
+            if sample.target.iter().any(|target| target.trim().is_empty()) =>
+        {
+            Some(format!("has an empty `target`, which `{name}` finds in every answer"))
+        }
+        Scorer::Choice => {
+            let wrong = sample.target.iter().find(|target| !is_letter(target, sample.choices.len()))?;
+            Some(format!("has the target `{wrong}`, which is not the letter of one of its choices"))
+        }
+        _ => None,
+    }
+}
+
+fn is_letter(target: &str, choices: usize) -> bool {
+    let mut letters = ('A'..='Z').take(choices);
+    letters.any(|letter| target.len() == 1 && target.starts_with(letter))
+}
+
+fn tell(
+    place: Option<profile::Place>,
+    samples: &[Sample],
+    complaints: &Complaints,
+    wrong: impl Fn(&Sample) -> Option<String>,
+) {
+    let mut found = samples.iter().filter_map(|sample| wrong(sample).map(|why| (&sample.id, why)));
+    let Some((id, why)) = found.next() else { return };
+    let more = match found.count() {
+        0 => String::new(),
+        more => format!("; {more} more cannot be used either"),
+    };
+    complaints.add(Problem { place, message: format!("the sample `{id}` {why}{more}"), hint: None });
+}

@@ -1,0 +1,170 @@
+//! Text to [`Task`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use profile::source::{self, Complaints, Fields, Key, Node, Value};
+use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
+
+use super::files::{Beside, Files, read_at_most};
+use super::parameters::Parameters;
+use super::{Epochs, Limits, Solver, Task, amounts, base, check, dataset, mock, parameters, scorer, solver};
+
+const OWN: [&str; 10] =
+    ["name", "dataset", "solver", "scorer", "epochs", "model", "mock", "tags", "metadata", "parameters"];
+/// A task's keys: its own, then those of a profile document.
+const KEYS: &[&str] = &{
+    let mut keys = [""; OWN.len() + Document::KEYS.len()];
+    let mut index = 0;
+    while index < keys.len() {
+        keys[index] = if index < OWN.len() { OWN[index] } else { Document::KEYS[index - OWN.len()] };
+        index += 1;
+    }
+    keys
+};
+/// The longest name of a task.
+const MAX_NAME_CHARACTERS: usize = 100;
+
+impl Task {
+    /// Reads a task's file and what it includes. `parameters` are what the command line gives.
+    pub fn load(path: &Path, parameters: &BTreeMap<String, String>) -> Result<Self, Problems> {
+        let origin = path.display().to_string();
+        let failed = |error: std::io::Error| Problems {
+            origin: origin.clone(),
+            problems: vec![Problem::new(format!("it cannot be read: {error}"))],
+        };
+        let most = u64::try_from(MAX_DOCUMENT_BYTES).unwrap_or(u64::MAX);
+        let bytes = read_at_most(path, most).map_err(failed)?;
+        let text = String::from_utf8(bytes).map_err(|error| failed(std::io::Error::other(error)))?;
+        let files = Beside::task(path).map_err(failed)?;
+        Self::parse(origin, &text, parameters, &files)
+    }
+
+    /// Reads a task; `origin` names it in messages, `files` are those beside it.
+    pub fn parse(
+        origin: impl Into<String>,
+        text: &str,
+        parameters: &BTreeMap<String, String>,
+        files: &dyn Files,
+    ) -> Result<Self, Problems> {
+        let origin = origin.into();
+        let complaints = Complaints::default();
+        let task = match source::parse(text) {
+            Ok(node) => read(&origin, node, parameters, &complaints, files),
+            Err(problem) => {
+                complaints.add(about_braces(problem, text));
+                None
+            }
+        };
+        match (task, complaints.into_problems()) {
+            (Some(task), problems) if problems.is_empty() => Ok(task),
+            (_, problems) => Err(Problems { origin, problems }),
+        }
+    }
+}
+
+/// `key: {{name}}` is not what it seems: in YAML, braces open mappings.
+fn about_braces(problem: Problem, text: &str) -> Problem {
+    let line = problem.place.and_then(|place| usize::try_from(place.line).ok()).and_then(|line| line.checked_sub(1));
+    match line.and_then(|line| text.lines().nth(line)) {
+        Some(line) if problem.hint.is_none() && line.contains("{{") => {
+            problem.hint("a value that begins with {{ must stand in quotes: \"{{name}}\"")
+        }
+        _ => problem,
+    }
+}
+
+fn read(
+    origin: &str,
+    mut node: Node,
+    given: &BTreeMap<String, String>,
+    complaints: &Complaints,
+    files: &dyn Files,
+) -> Option<Task> {
+    let mut parameters = Parameters::new();
+    let mut limits = Limits::default();
+    if let Value::Map(entries) = &mut node.value {
+        parameters = parameters::read(take(entries, "parameters"), given, complaints);
+        parameters::fill(entries, &parameters, complaints);
+        // A parameter without a value would show as a problem wherever it is used.
+        if !complaints.is_empty() {
+            return None;
+        }
+        base::include(entries, complaints, files);
+        limits = Limits::take(entries, complaints);
+    }
+    let mut fields = Fields::open(node, "a task", KEYS, complaints)?;
+    let document = Document::read(origin, &mut fields);
+    let name = read_name(&mut fields, origin);
+    if !fields.has("dataset") {
+        complaints.add(
+            Problem::at(fields.place(), "a task needs a `dataset`")
+                .hint("write dataset: [{input: What is 2+2?, target: 4}] or dataset: questions.jsonl"),
+        );
+    }
+    let dataset = fields.take("dataset").map(|node| dataset::read(node, &name, complaints, files));
+    let declared: Vec<String> = document.tools.iter().flatten().map(|tool| tool.value.name.clone()).collect();
+    let solvers = match fields.take("solver") {
+        Some(node) => solver::read(node, &declared, complaints, files),
+        None => vec![Located::nowhere(Solver::Generate)],
+    };
+    let scorers = fields.take("scorer").map(|node| scorer::read(node, complaints, files)).unwrap_or_default();
+    let epochs = fields.take("epochs").map(|node| Epochs::read(node, complaints)).unwrap_or_default();
+    let model = amounts::words(&mut fields, "model");
+    let mock = fields.take("mock").map(|node| mock::read(node, complaints)).unwrap_or_default();
+    let tags: Vec<String> = fields
+        .list("tags")
+        .into_iter()
+        .filter_map(|tag| source::text(tag, "tags", complaints))
+        .map(|tag| tag.value)
+        .collect();
+    let metadata =
+        fields.take("metadata").and_then(|node| amounts::object(node, "metadata", complaints)).unwrap_or_default();
+    fields.close();
+    let dataset = dataset?;
+    // What could not be read would be missed here too.
+    if complaints.is_empty() {
+        check::together(&solvers, &scorers, &dataset.samples, complaints);
+    }
+    Some(Task {
+        name,
+        origin: origin.to_owned(),
+        document,
+        dataset,
+        solvers: solvers.into_iter().map(|solver| solver.value).collect(),
+        scorers: scorers.into_iter().map(|scorer| scorer.value).collect(),
+        epochs,
+        limits,
+        model,
+        mock,
+        tags,
+        metadata,
+        parameters: in_force(parameters, complaints),
+    })
+}
+
+fn take(entries: &mut Vec<(Key, Node)>, name: &str) -> Option<Node> {
+    let index = entries.iter().position(|(key, _)| key.name == name)?;
+    Some(entries.remove(index).1)
+}
+
+/// Without a name of its own, a task has its file's.
+fn read_name(fields: &mut Fields<'_>, origin: &str) -> String {
+    let place = fields.place_of("name");
+    let name = amounts::words(fields, "name");
+    if name
+        .as_ref()
+        .is_some_and(|name| name.chars().count() > MAX_NAME_CHARACTERS || name.chars().any(char::is_control))
+    {
+        let message = format!("`name` must be at most {MAX_NAME_CHARACTERS} characters on one line");
+        fields.complaints().add(Problem { place, message, hint: None });
+    }
+    name.or_else(|| Path::new(origin).file_stem().map(|stem| stem.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| "task".to_owned())
+}
+
+fn in_force(parameters: Parameters, complaints: &Complaints) -> BTreeMap<String, serde_json::Value> {
+    let place = profile::Place { line: 1, column: 1 };
+    let value = |value| amounts::json(Node { place, value }, complaints);
+    parameters.into_iter().filter_map(|(name, given)| Some((name, value(given?)?))).collect()
+}
