@@ -99,6 +99,7 @@ lane_unit() {
     tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz document
+    fuzz task
     fuzz host_pattern
     fuzz frames
 }

@@ -211,7 +211,9 @@ fn examples_are_sound() {
     let examples: Vec<_> =
         std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(examples.len() >= 3);
-    for example in examples {
+    // Tasks are read by a test of `eval`.
+    let is_task = |path: &std::path::Path| std::fs::read_to_string(path).unwrap().contains("\ndataset:");
+    for example in examples.into_iter().filter(|path| !is_task(path)) {
         let (code, _, err) = with_document(&["profile", "check", example.to_str().unwrap()], "");
         assert_eq!((code, err.as_str()), (0, ""), "{}", example.display());
     }

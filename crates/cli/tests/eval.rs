@@ -170,9 +170,10 @@ fn approvals_mean_what_they_say() {
 fn what_the_profile_does_not_grant_is_refused_before_anything_starts() {
     let place = tempfile::tempdir().unwrap();
     let text = "name: t\nprofile: T2.H1.N2\ndataset: [{input: a, target: b}]\nsolver: {kind: agent, tools: [bash]}\nscorer: includes\n";
-    let (code, _, err) = ended(place.path(), &[&task(place.path(), text)]);
+    let (code, refused, err) = ended(place.path(), &[&task(place.path(), text)]);
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("bash") && err.contains("submit"), "{err}");
+    let said = refused.to_string();
+    assert!(said.contains("bash") && said.contains("submit"), "{said}");
     assert!(!place.path().join("logs").exists());
     let (code, _, err) = ended(
         place.path(),

@@ -80,10 +80,17 @@ pub struct Problems {
     pub problems: Vec<Problem>,
 }
 
+/// The longest word that is looked at for a slip: comparing takes memory by the product of both lengths.
+const MAX_SLIP_BYTES: usize = 100;
+
 /// The known word nearest to `word`, if one is near enough to be a slip.
 pub fn nearest_word<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > MAX_SLIP_BYTES {
+        return None;
+    }
     known
         .into_iter()
+        .filter(|candidate| candidate.len() <= MAX_SLIP_BYTES)
         .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 2.max(candidate.len() / 4))
         .min_by_key(|(distance, _)| *distance)

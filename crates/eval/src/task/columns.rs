@@ -18,7 +18,11 @@ pub(super) struct Columns {
     stated: Vec<(&'static str, Located<String>)>,
     /// Columns that become metadata.
     metadata: Vec<Located<String>>,
-    /// Every column that a record had.
+    /// The same, to look up.
+    moved: BTreeSet<String>,
+    /// Which of all these no record had so far.
+    missing: BTreeSet<String>,
+    /// Columns that records had, for hints.
     seen: BTreeSet<String>,
 }
 
@@ -38,6 +42,9 @@ impl Columns {
             }
         }
         fields.close();
+        let stated = columns.stated.iter().map(|(_, column)| column).chain(&columns.metadata);
+        columns.moved = columns.metadata.iter().map(|column| column.value.clone()).collect();
+        columns.missing = stated.map(|column| column.value.clone()).collect();
         columns
     }
 
@@ -47,19 +54,17 @@ impl Columns {
         let Value::Map(entries) = node.value else {
             return Err(format!("a sample must be a mapping, found {}", node.value.kind()));
         };
-        // Absent and null are the same in data of others.
-        let mut entries: Vec<_> = entries.into_iter().filter(|(_, node)| node.value != Value::Null).collect();
         for (key, _) in &entries {
+            self.missing.remove(&key.name);
             if self.seen.len() < MAX_NAMES && !self.seen.contains(&key.name) {
                 self.seen.insert(key.name.clone());
             }
         }
+        // Absent and null are the same in data of others.
+        let mut entries: Vec<_> = entries.into_iter().filter(|(_, node)| node.value != Value::Null).collect();
         let mut sample = Vec::new();
-        let metadata: Vec<(Key, Node)> = entries
-            .iter()
-            .filter(|(key, _)| self.metadata.iter().any(|name| name.value == key.name))
-            .cloned()
-            .collect();
+        let metadata: Vec<(Key, Node)> =
+            entries.iter().filter(|(key, _)| self.moved.contains(&key.name)).cloned().collect();
         if !metadata.is_empty() {
             sample.push((key("metadata", place), Node { place, value: Value::Map(metadata) }));
         }
@@ -79,7 +84,7 @@ impl Columns {
     /// Complains about stated columns that no record had.
     pub(super) fn finish(self, file: &str, place: Place, complaints: &Complaints) {
         let stated = self.stated.into_iter().map(|(_, column)| column);
-        for column in stated.chain(self.metadata).filter(|column| !self.seen.contains(&column.value)) {
+        for column in stated.chain(self.metadata).filter(|column| self.missing.contains(&column.value)) {
             let problem =
                 Problem::at(column.place.unwrap_or(place), format!("`{file}` has no column `{}`", column.value));
             let known = || self.seen.iter().take(20).cloned().collect::<Vec<_>>().join(", ");

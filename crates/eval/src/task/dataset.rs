@@ -17,6 +17,8 @@ use super::{Dataset, Sample, SampleId, amounts, sample};
 const MAX_SAMPLES: usize = 1_000_000;
 /// How many problems of one data file are told.
 const MAX_TOLD: usize = 20;
+/// How much of each is told, in characters: it may quote the file.
+const MAX_SAID: usize = 500;
 /// The seed of `shuffle: true`.
 const DEFAULT_SEED: u64 = 0;
 
@@ -212,7 +214,8 @@ impl Reading<'_> {
     /// A problem of the data file, told where the task names it.
     fn tell(&mut self, label: &str, problem: Problem) {
         self.told += 1;
-        let message = format!("`{}`, {label}: {}", self.file, problem.message);
+        let said: String = problem.message.chars().take(MAX_SAID).collect();
+        let message = format!("`{}`, {label}: {said}", self.file);
         self.complaints.add(Problem { place: Some(self.place), message, hint: problem.hint });
     }
 }

@@ -150,11 +150,10 @@ fn each_row(bytes: &[u8], place: Place, take: &mut dyn FnMut(Record) -> ControlF
     for row in reader.records() {
         let record = match &row {
             Ok(row) => {
-                // A cell with nothing in it is a value that is not there.
-                let cells = header.iter().zip(row).filter(|(_, cell)| !cell.is_empty());
-                let entries = cells.map(|(name, cell)| {
-                    let key = Key { place, name: name.trim().to_owned() };
-                    (key, Node { place, value: Value::Text(cell.to_owned()) })
+                let entries = header.iter().zip(row).map(|(name, cell)| {
+                    // A cell with nothing in it is a value that is not there.
+                    let value = if cell.is_empty() { Value::Null } else { Value::Text(cell.to_owned()) };
+                    (Key { place, name: name.trim().to_owned() }, Node { place, value })
                 });
                 let label = format!("line {}", row.position().map_or(0, csv::Position::line));
                 Record { label, node: Ok(Node { place, value: Value::Map(entries.collect()) }) }

@@ -1,5 +1,7 @@
 //! `solver:`, one or several.
 
+use std::collections::HashSet;
+
 use profile::source::{Complaints, Fields, Node, nearest_word, text};
 use profile::{Located, Place, Problem, standard_tools};
 
@@ -78,10 +80,10 @@ fn template(fields: &mut Fields<'_>, kind: &str, files: &dyn Files) -> Option<(S
 fn read_agent(fields: &mut Fields<'_>, declared: &[String], files: &dyn Files) -> Agent {
     let complaints = fields.complaints();
     let tools = fields.has("tools").then(|| {
-        let mut tools: Vec<String> = Vec::new();
+        let (mut tools, mut listed) = (Vec::new(), HashSet::new());
         for node in fields.list("tools") {
             let Some(tool) = text(node, "tools", complaints) else { continue };
-            if tools.contains(&tool.value) {
+            if !listed.insert(tool.value.clone()) {
                 complaints.add(Problem {
                     place: tool.place,
                     message: format!("the tool `{}` is listed twice", tool.value),

@@ -23,6 +23,7 @@ fn files() -> BTreeMap<PathBuf, Vec<u8>> {
         ("map.json", "{\"input\": \"a\"}"),
         ("bad.csv", "input,target\na,b,c\n,x\nd,e\n"),
         ("twice.csv", "input,input\na,b\n"),
+        ("sparse.csv", "input,target,note\na,b,\n"),
         ("cells.csv", "input,metadata\na,{oops\n"),
         ("many.jsonl", many_bad.as_str()),
         ("empty.jsonl", ""),
@@ -199,6 +200,12 @@ fn data_files_are_samples() {
     assert_eq!(read.samples[0].files["/srv/x"], FileContent::Text("words".into()));
     assert_eq!(read.samples[1].choices, ["c", "d, e"]);
 
+    // A column that is there and empty is there.
+    assert_eq!(
+        task("dataset: {file: sparse.csv, fields: {metadata: [note]}}\n").dataset.samples[0].metadata,
+        Map::new()
+    );
+
     let read = task("dataset: good.json\n").dataset;
     assert_eq!(read.samples[0].target, ["2.5"]);
     assert!(matches!(&read.samples[1].input, Input::Messages(messages) if messages.len() == 1));
@@ -266,6 +273,16 @@ fn parameters_cannot_fill_the_memory() {
 }
 
 #[test]
+fn very_long_names_are_not_compared() {
+    let (declared, used) = ("x".repeat(400_000), "y".repeat(400_000));
+    let text = format!(
+        "profile: T0.H1.N2\nparameters: {{? {declared} : {{default: 1}}}}\ndataset: [{{input: \"{{{{{used}}}}}\"}}]\n"
+    );
+    let problems = parse_with(&text, &[]).unwrap_err().problems;
+    assert!(problems.len() == 1 && problems[0].message.ends_with("is not a parameter of this task"));
+}
+
+#[test]
 fn a_profile_document_gives_its_settings() {
     let text = "profile: base.yaml\nimage: host\nlimits: {messages: 5, memory: 1GiB}\ndataset: [{input: a}]\n";
     let task = parse_with(text, &[]).unwrap();
@@ -330,8 +347,7 @@ proptest! {
         lines in proptest::collection::vec(("(profile|dataset|solver|scorer|mock|epochs|parameters|limits)", "[-\\[\\]{}a-z0-9:,'. \n]{0,40}"), 0..6),
         data in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
-        let written: Vec<String> = lines.iter().map(|(key, value)| format!("{key}: {value}")).collect();
-        let written = written.join("\n");
+        let written = lines.iter().map(|(key, value)| format!("{key}: {value}\n")).collect::<Vec<_>>().concat();
         let mut files = files();
         for name in ["d.jsonl", "d.json", "d.csv"] {
             files.insert(name.into(), data.clone());

@@ -233,8 +233,14 @@ impl Layers<'_> {
             fs::set_permissions(place(part), fs::Permissions::from_mode(0o755)).during("making a layer")?;
             self.give(&place(part)).during("giving a layer to the sandbox")?;
         }
-        if name == "root" && self.network == Network::Captured {
-            self.name_server(&place("upper")).during("writing resolv.conf")?;
+        if self.network == Network::Captured {
+            match name {
+                // Where /etc is a mount of its own, it is there that programs look.
+                "root" if covers.is_empty() => self.name_server(&place("upper").join("etc")),
+                "etc" => self.name_server(&place("upper")),
+                _ => Ok(()),
+            }
+            .during("writing resolv.conf")?;
         }
         for (name, cover) in covers {
             cover
@@ -287,14 +293,13 @@ impl Layers<'_> {
     }
 
     /// Where programs ask for names. In the top layer, so that whatever an image has in its place is covered.
-    fn name_server(&self, upper: &Path) -> io::Result<()> {
-        let etc = upper.join("etc");
+    fn name_server(&self, etc: &Path) -> io::Result<()> {
         let file = etc.join("resolv.conf");
-        fs::create_dir(&etc)?;
-        fs::set_permissions(&etc, fs::Permissions::from_mode(0o755))?;
+        fs::create_dir_all(etc)?;
+        fs::set_permissions(etc, fs::Permissions::from_mode(0o755))?;
         fs::write(&file, format!("nameserver {NAME_SERVER}\noptions timeout:2 attempts:2\n"))?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
-        self.give(&etc)?;
+        self.give(etc)?;
         self.give(&file)
     }
 

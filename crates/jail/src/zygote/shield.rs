@@ -73,5 +73,6 @@ fn found(layers: &[PathBuf], name: &str, rights: Rights) -> io::Result<Cover> {
             break;
         }
     }
-    Ok(if directories.is_empty() { Cover::Nothing } else { Cover::Directory(directories) })
+    // Settings are ours to make even where an image has none.
+    Ok(if directories.is_empty() && name != "etc" { Cover::Nothing } else { Cover::Directory(directories) })
 }
