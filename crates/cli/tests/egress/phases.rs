@@ -67,34 +67,40 @@ fn setup_daemon_keeps_connection() {
 #[test]
 fn agent_deferred_download_in_score() {
     let net = net();
-    // The agent has no network; what it leaves behind to download when the scorer has some must not run.
-    let wait = "until curl -sS --max-time 1 http://www.example.org/loot >/tmp/loot 2>/dev/null; do sleep 0.1; done";
-    let agent = [
-        &format!("(setsid sh -c '{wait}' >/dev/null 2>&1 &); true") as &str,
-        "curl -sS --max-time 2 http://www.example.org/loot; true",
-    ];
-    let result = eval(
-        &net,
-        &task(
-            SCORE_N1,
-            "true",
-            &agent,
-            "curl -sS --max-time 10 http://www.example.org/ok >/tmp/ok; sleep 1; test -s /tmp/ok && test ! -s /tmp/loot",
-        ),
+    // What the agent leaves behind waits for the scorer, which may reach what the agent may.
+    let wait =
+        "until [ -e /tmp/scoring ]; do sleep 0.05; done; curl -sS --max-time 5 http://www.example.org/loot >/tmp/loot";
+    let agent = format!(
+        "(setsid sh -c '{wait}' >/dev/null 2>&1 &); curl -sS --max-time 10 http://www.example.org/early >/dev/null"
     );
+    let script = "curl -sS --max-time 10 http://www.example.org/ok >/tmp/ok; touch /tmp/scoring; sleep 1; test -s /tmp/ok && test ! -s /tmp/loot";
+    let text = task("", "true", &[&agent], script)
+        .replace("profile: T0.H1.N2\n", "profile: T0.H1.N1\nnetwork: {allow_domains: [www.example.org]}\n");
+    let result = eval(&net, &text.replace("phases:\n", ""));
     assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
-    let seen = net.arrived();
-    assert!(seen.iter().any(|seen| format!("{seen:?}").contains("/ok")), "the scorer has its network: {seen:?}");
-    assert!(!seen.iter().any(|seen| format!("{seen:?}").contains("/loot")), "{seen:?}");
+    let seen = format!("{:?}", net.arrived());
+    assert!(seen.contains("/early") && seen.contains("/ok"), "agent and scorer have their network: {seen}");
+    assert!(!seen.contains("/loot"), "{seen}");
+    // A scorer that may reach more than the agent is refused before anything starts.
+    let wider = task(SCORE_N1, "true", &["true"], "true");
+    let scratch = net.scratch();
+    let file = scratch.path().join("task.yaml");
+    std::fs::write(&file, wider).unwrap();
+    let output = net.eval(&file, &scratch.path().join("logs")).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
 #[test]
 fn refused_connections_are_in_the_log() {
     let net = net();
-    let result =
-        eval(&net, &task(SCORE_N1, "true", &["curl -sS --max-time 2 http://other.example.org/; true"], "true"));
+    let scratch = net.scratch();
+    let file = scratch.path().join("task.yaml");
+    let commands = ["curl -sS --max-time 2 http://other.example.org/; true"];
+    std::fs::write(&file, task(SETUP_N1, "true", &commands, "true")).unwrap();
+    let output = net.eval(&file, &scratch.path().join("logs")).output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
-    let audit = format!("{}.audit.jsonl", result["log"].as_str().unwrap().trim_end_matches(".eval"));
+    let audit = result["log"].as_str().unwrap().replace(".eval", ".audit.jsonl");
     let text = std::fs::read_to_string(&audit).unwrap();
     assert!(text.contains("other.example.org") && text.contains("refused"), "{text}");
 }

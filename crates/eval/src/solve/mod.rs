@@ -136,7 +136,7 @@ async fn generate(work: &Work<'_>, state: &mut State, tools: &[ToolInfo]) -> Res
         .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
     work.journal.event(What::Model {
         model: work.model.name().to_owned(),
-        input: state.messages.clone(),
+        input: recent(&state.messages),
         tools: offered.collect(),
         tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
         config: Map::new(),
@@ -155,6 +155,18 @@ async fn generate(work: &Work<'_>, state: &mut State, tools: &[ToolInfo]) -> Res
     state.messages.push(message.clone());
     state.output = Some(output);
     Ok(message)
+}
+
+/// The most messages that one event of a model repeats: all of them are in the sample itself, and a conversation of
+/// thousands would be written thousands of times.
+const REPEATED: usize = 100;
+
+fn recent(messages: &[ChatMessage]) -> Vec<ChatMessage> {
+    let Some(left_out) = messages.len().checked_sub(REPEATED).filter(|count| *count > 0) else {
+        return messages.to_vec();
+    };
+    let note = ChatMessage::system(format!("({left_out} earlier messages are in the sample's own list)"));
+    std::iter::once(note).chain(messages[left_out..].iter().cloned()).collect()
 }
 
 /// Limits that are looked at between steps.
