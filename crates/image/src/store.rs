@@ -243,6 +243,10 @@ impl Store {
 
     /// Keeps an image whose layers are all here, under a name.
     pub(crate) fn keep(&self, image: &Image, name: &str) -> Result<(), ImageError> {
+        // A name that is cut would be another's.
+        if file_name(name).len() > 250 {
+            return Err(ImageError::Malformed { what: "name", why: "it is too long".into() });
+        }
         let text = serde_json::to_vec_pretty(image).unwrap_or_default();
         self.write(&self.root.join("images").join(format!("{}.json", image.digest.hex())), &text)?;
         self.write(&self.root.join("names").join(file_name(name)), image.digest.to_string().as_bytes())
@@ -316,6 +320,13 @@ impl Store {
         let importers = self.importers()?;
         if flock(&importers, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(Collected { busy: true, ..Collected::default() });
+        }
+        // What a fork that was killed began with: nobody else asks for it.
+        for (name, _) in self.list()? {
+            let owner = name.strip_prefix("fork-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+            if owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+                self.remove(&name)?;
+            }
         }
         let named: Vec<Image> = self.list()?.into_iter().map(|(_, image)| image).collect();
         let mut collected = Collected { unfinished: self.remove_unlocked("work", |_| true)?, ..Collected::default() };
@@ -392,7 +403,7 @@ impl Drop for Work {
     fn drop(&mut self) {
         let (Some(parent), Some(name)) = (self.path.parent(), self.path.file_name()) else { return };
         if let Ok(parent) = File::open(parent) {
-            let _ = remove_tree(parent.as_fd(), name, 0);
+            let _ = remove_tree(parent.as_fd(), name);
         }
     }
 }
@@ -408,7 +419,6 @@ fn file_name(name: &str) -> String {
             text.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
-    text.truncate(250);
     text
 }
 

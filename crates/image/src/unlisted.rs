@@ -26,6 +26,8 @@ use crate::unpack::{Rights, is_kept, refused, time};
 
 /// More than any tool leaves out; who has more wants to keep us busy.
 const MAX: usize = 100_000;
+/// A few seconds of work.
+const MAX_STEPS: usize = 1_000_000;
 
 /// One unpacked layer.
 pub(crate) struct Below {
@@ -139,6 +141,11 @@ pub(crate) fn make(layers: &[Below], root: &Path, rights: Rights) -> io::Result<
     let candidates: BTreeSet<&PathBuf> = layers.iter().flat_map(|layer| &layer.unlisted).collect();
     if candidates.len() > MAX {
         return Err(refused("more directories than the limit are not listed"));
+    }
+    // Every one is looked for in every layer, from the root on.
+    let steps: usize = candidates.iter().map(|path| path.components().count() * layers.len()).sum();
+    if steps > MAX_STEPS {
+        return Err(refused("too many directories, too deep, in too many layers, are not listed"));
     }
     for path in candidates {
         if let Some(attributes) = hidden_below(layers, path, rights)? {

@@ -4,7 +4,7 @@
 //! made. Owners are kept where we are root; a plain user's files are the user's, who is root in a sandbox.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RawMode, ResolveFlags, Timespec, Timestamps, XattrFlags, chmodat, chownat, fchmod,
-    fsetxattr, futimens, linkat, mkdirat, mknodat, open, openat, openat2, statat, symlinkat, unlinkat, utimensat,
+    fsetxattr, futimens, linkat, mkdirat, mknodat, open, openat, openat2, renameat, statat, symlinkat, unlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
 use rustix::thread::{Gid, Uid};
@@ -286,15 +287,34 @@ fn is_whiteout(stat: &rustix::fs::Stat) -> bool {
 fn remove(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     match unlinkat(parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(Errno::ISDIR) => remove_tree(parent, name, 0),
+        Err(Errno::ISDIR) => remove_tree(parent, name),
         Err(error) => Err(error.into()),
     }
 }
 
-/// A directory with everything in it; never follows a link.
-pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) -> io::Result<()> {
-    if depth > 4 * MAX_DEPTH {
-        return Err(refused("too deep"));
+/// A directory with everything in it, however deep; never follows a link.
+pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    let mut open = vec![name.to_owned()];
+    let mut made = 0;
+    while let Some(name) = open.pop() {
+        remove_below((parent, &mut open, &mut made), parent, &name, 0)?;
+    }
+    Ok(())
+}
+
+/// What lies too deep for one walk is moved up, and removed in its turn.
+fn remove_below(
+    (top, open, made): (BorrowedFd<'_>, &mut Vec<OsString>, &mut u64),
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    depth: usize,
+) -> io::Result<()> {
+    if depth > MAX_DEPTH {
+        *made += 1;
+        let aside = OsString::from(format!(".removed-{}-{made}", std::process::id()));
+        renameat(parent, name, top, &aside)?;
+        open.push(aside);
+        return Ok(());
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = match openat(parent, name, flags, Mode::empty()) {
@@ -315,7 +335,7 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr, depth: usize) ->
         }
         match unlinkat(&directory, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(Errno::ISDIR) => remove_tree(directory.as_fd(), name, depth + 1)?,
+            Err(Errno::ISDIR) => remove_below((top, open, made), directory.as_fd(), name, depth + 1)?,
             Err(error) => return Err(error.into()),
         }
     }

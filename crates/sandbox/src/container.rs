@@ -76,6 +76,7 @@ impl std::fmt::Debug for Containers {
 struct Held {
     helper: Helper,
     id: u32,
+    disk: u64,
 }
 
 impl Backing for Held {
@@ -86,11 +87,11 @@ impl Backing for Held {
     fn freeze(&mut self) -> Result<Snapshot, StartError> {
         // Both come from one row of numbers, so this one is new too.
         lock(&self.helper).freeze(self.id, self.id)?;
-        Ok(Snapshot::new(Arc::clone(&self.helper), self.id))
+        Ok(Snapshot::new(Arc::clone(&self.helper), self.id, self.disk))
     }
 
     fn changes(&self) -> Option<Changes> {
-        Some(Changes::new(Arc::clone(&self.helper), self.id))
+        Some(Changes::new(Arc::clone(&self.helper), self.id, self.disk))
     }
 }
 
@@ -138,7 +139,7 @@ impl Containers {
             Some(snapshot) => Some(snapshot.keeper(&self.helpers.all())?),
             None => None,
         };
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (id, disk) = (self.next.fetch_add(1, Ordering::Relaxed), request.disk);
         let helper = |error: std::io::Error| StartError::Helper(error);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| helper(errno.into()))?;
@@ -172,7 +173,7 @@ impl Containers {
         });
         let (maker, created) = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
         let created = created?;
-        let held = Held { helper: maker, id };
+        let held = Held { helper: maker, id, disk };
         let stream = std::os::unix::net::UnixStream::from(ours);
         let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
         // From here on the sandbox is held: whatever fails ends it.

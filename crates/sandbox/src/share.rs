@@ -24,14 +24,18 @@ const MAX_CLIENTS: usize = 64;
 /// Serves clients until it is dropped.
 pub async fn share(session: Session, changes: Option<Changes>, listener: UnixListener) {
     let mut clients = JoinSet::new();
+    let alone = Alone::default();
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
         while clients.try_join_next().is_some() {}
         if clients.len() < MAX_CLIENTS {
-            clients.spawn(serve(session.clone(), changes.clone(), stream));
+            clients.spawn(serve(session.clone(), Arc::clone(&alone), changes.clone(), stream));
         }
     }
 }
+
+/// Who has it may have the sandbox's processes stand still.
+type Alone = Arc<Mutex<()>>;
 
 /// Makes an operation's first frame from its number.
 type FirstFrame = Box<dyn FnOnce(u32) -> Host + Send>;
@@ -64,13 +68,13 @@ enum Control {
     Resize(wire::WindowSize),
 }
 
-async fn serve(session: Session, changes: Option<Changes>, stream: UnixStream) {
+async fn serve(session: Session, alone: Alone, changes: Option<Changes>, stream: UnixStream) {
     let (reader, writer) = stream.into_split();
     let (replies, queue) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     tasks.spawn(write(writer, queue));
     // Whatever ends this ends the client's operations with it: dropping a task drops its operation.
-    let _ = read(&session, changes.as_ref(), reader, &replies, &mut tasks).await;
+    let _ = read((&session, &alone), changes.as_ref(), reader, &replies, &mut tasks).await;
 }
 
 async fn write(mut stream: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Guest>) {
@@ -84,7 +88,7 @@ async fn write(mut stream: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Gu
 }
 
 async fn read(
-    session: &Session,
+    (session, alone): (&Session, &Alone),
     changes: Option<&Changes>,
     mut stream: OwnedReadHalf,
     replies: &Sender,
@@ -134,7 +138,8 @@ async fn read(
                 Host::Save { id } => {
                     let windows = windows();
                     open.lock().await.insert(id, Open { running: None, windows: windows.clone() });
-                    tasks.spawn(save(id, session.clone(), changes.cloned(), windows, replies.clone()));
+                    let whose = (session.clone(), Arc::clone(alone));
+                    tasks.spawn(save(id, whose, changes.cloned(), windows, replies.clone()));
                 }
                 first => begin(session, first, &open, replies, tasks).await,
             }
@@ -198,24 +203,30 @@ fn failure(id: u32, error: SessionError) -> Guest {
     }
 }
 
-/// The most that a client is sent of a sandbox.
-const MAX_SAVED: u64 = 20 << 30;
-
 /// Sends what the sandbox changed of its image. Its processes stand still meanwhile, and go on whatever happens.
-async fn save(id: u32, session: Session, changes: Option<Changes>, windows: Windows, replies: Sender) {
+async fn save(
+    id: u32,
+    (session, alone): (Session, Alone),
+    changes: Option<Changes>,
+    windows: Windows,
+    replies: Sender,
+) {
     let failed = |message: String| Guest::Failed { id, kind: wire::FailureKind::Other, message };
     let Some(changes) = changes else {
         let _ = replies.send(failed("this sandbox has no files of its own to keep".into()));
         return;
     };
+    // One at a time: whoever is done first would let the processes go on under the other's eyes.
+    let _alone = alone.lock().await;
+    // Before they stand still: should the client go away now, they go on all the same.
+    let paused = Paused(session.clone());
     if let Err(error) = session.pause().await {
         let _ = replies.send(failure(id, error));
         return;
     }
-    let paused = Paused(session);
     let (chunks, mut incoming) = mpsc::channel::<io::Result<Vec<u8>>>(4);
     tokio::task::spawn_blocking(move || {
-        let mut archive = match changes.archive(MAX_SAVED) {
+        let mut archive = match changes.archive() {
             Ok(archive) => archive,
             Err(error) => return drop(chunks.blocking_send(Err(io::Error::other(error)))),
         };

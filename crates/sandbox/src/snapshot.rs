@@ -21,6 +21,7 @@ pub struct Snapshot {
 struct Kept {
     helper: Helper,
     id: u32,
+    limit: u64,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -36,9 +37,14 @@ impl Drop for Kept {
     }
 }
 
+/// The most that an archive of a sandbox takes that may write so much: several layers' worth, and headers of many files.
+fn limit(disk: u64) -> u64 {
+    disk.saturating_mul(3).saturating_add(256 << 20)
+}
+
 impl Snapshot {
-    pub(crate) fn new(helper: Helper, id: u32) -> Self {
-        Self { kept: Arc::new(Kept { helper, id }) }
+    pub(crate) fn new(helper: Helper, id: u32, disk: u64) -> Self {
+        Self { kept: Arc::new(Kept { helper, id, limit: limit(disk) }) }
     }
 
     /// Who of these keeps it, and under which number.
@@ -47,9 +53,10 @@ impl Snapshot {
         keeper.map(|keeper| (Arc::clone(keeper), self.kept.id)).ok_or(StartError::OtherEngine)
     }
 
-    /// Everything that was changed of the image, as one layer's archive of at most `limit` bytes.
-    pub fn archive(&self, limit: u64) -> Result<Archive, StartError> {
-        Archive::begin(&self.kept.helper, Changed::Snapshot(self.kept.id), limit)
+    /// Everything that was changed of the image, as one layer's archive. A file that is said to be larger than what the
+    /// sandbox may write has no data, and is an error.
+    pub fn archive(&self) -> Result<Archive, StartError> {
+        Archive::begin(&self.kept.helper, Changed::Snapshot(self.kept.id), self.kept.limit)
     }
 }
 
@@ -58,6 +65,7 @@ impl Snapshot {
 pub struct Changes {
     helper: Helper,
     id: u32,
+    limit: u64,
 }
 
 impl std::fmt::Debug for Changes {
@@ -67,13 +75,13 @@ impl std::fmt::Debug for Changes {
 }
 
 impl Changes {
-    pub(crate) fn new(helper: Helper, id: u32) -> Self {
-        Self { helper, id }
+    pub(crate) fn new(helper: Helper, id: u32, disk: u64) -> Self {
+        Self { helper, id, limit: limit(disk) }
     }
 
-    /// As they are, as one layer's archive of at most `limit` bytes. Whoever writes meanwhile should be paused.
-    pub(crate) fn archive(&self, limit: u64) -> Result<Archive, StartError> {
-        Archive::begin(&self.helper, Changed::Sandbox(self.id), limit)
+    /// As they are, as one layer's archive. Whoever writes meanwhile should be paused.
+    pub(crate) fn archive(&self) -> Result<Archive, StartError> {
+        Archive::begin(&self.helper, Changed::Sandbox(self.id), self.limit)
     }
 }
 

@@ -190,7 +190,7 @@ async fn execute(
         error = Network::lost(&mut network) => Err(Obstacle::Network(error)),
     };
     let stopped = match (&arguments.save_as, &ended) {
-        (Some(name), Ok(_)) => save(sandbox, name, &beginning, printer).await,
+        (Some(name), Ok(_)) => save(sandbox, name, (&beginning, image), printer).await,
         _ => sandbox.stop().await.map_err(Obstacle::Start),
     };
     drop(shared);
@@ -205,10 +205,16 @@ async fn execute(
 }
 
 /// Ends the sandbox and keeps what it has become.
-async fn save(sandbox: Sandbox, name: &str, beginning: &str, printer: &mut Printer) -> Result<(), Obstacle> {
+async fn save(
+    sandbox: Sandbox,
+    name: &str,
+    (beginning, image): (&str, Option<&Opened>),
+    printer: &mut Printer,
+) -> Result<(), Obstacle> {
     let snapshot = sandbox.freeze().await.map_err(Obstacle::Start)?;
-    let archive = snapshot.archive(snapshots::MAX_SAVED).map_err(Obstacle::Start)?;
-    let kept = tokio::task::block_in_place(|| snapshots::keep(name, beginning, archive)).map_err(Obstacle::Image)?;
+    let archive = snapshot.archive().map_err(Obstacle::Start)?;
+    let kept =
+        tokio::task::block_in_place(|| snapshots::keep(name, beginning, image, archive)).map_err(Obstacle::Image)?;
     let said = format!("kept as {name}, {}", kept.digest);
     printer.message(&vec![vec![plain(said)]]);
     Ok(())

@@ -11,12 +11,15 @@ use crate::args::RunArguments;
 use crate::exit::Exit;
 use crate::printer::Printer;
 
-/// The most that is kept of one sandbox.
-pub(super) const MAX_SAVED: u64 = 20 << 30;
-
 /// What a sandbox begins with, for whoever keeps what it became: `host`, `dir:` and a path, or an image's digest.
 pub(super) fn beginning(reference: &str, image: Option<&Opened>) -> String {
-    image.map_or_else(|| reference.to_owned(), |opened| opened.image.digest.to_string())
+    // A path as it was typed would mean another place elsewhere.
+    let whole = |path: &str| std::fs::canonicalize(path).map(|path| format!("dir:{}", path.display()));
+    let plain = || match reference.strip_prefix("dir:").map(whole) {
+        Some(Ok(whole)) => whole,
+        _ => reference.to_owned(),
+    };
+    image.map_or_else(plain, |opened| opened.image.digest.to_string())
 }
 
 /// A name that no source, digest or reference to one can be taken for.
@@ -29,15 +32,23 @@ pub(super) fn check_name(name: &str) -> Result<(), ImageError> {
 }
 
 /// Keeps what a sandbox changed as an image of this name.
-pub(super) fn keep(name: &str, beginning: &str, archive: impl Read) -> Result<Image, ImageError> {
+pub(super) fn keep(
+    name: &str,
+    beginning: &str,
+    opened: Option<&Opened>,
+    archive: impl Read,
+) -> Result<Image, ImageError> {
     check_name(name)?;
     let store = Store::of_user()?;
     let image;
-    let below = if beginning.parse::<Digest>().is_ok() {
-        image = store.find(beginning)?;
-        Below::Image(&image)
-    } else {
-        Below::Unpinned(beginning)
+    let below = match opened {
+        // In use, and so still there, whatever its name means by now.
+        Some(opened) => Below::Image(&opened.image),
+        None if beginning.parse::<Digest>().is_ok() => {
+            image = store.find(beginning)?;
+            Below::Image(&image)
+        }
+        None => Below::Unpinned(beginning),
     };
     image::save(&store, name, below, archive, &Bar::new())
 }
@@ -79,6 +90,6 @@ fn save(runs: &[Run], name: &str, image: &str, printer: &mut Printer) -> Result<
     let kept = file
         .seek(SeekFrom::Start(0))
         .map_err(|source| ImageError::Read { path: name.into(), source })
-        .and_then(|_| keep(image, &beginning, file));
+        .and_then(|_| keep(image, &beginning, None, file));
     kept.map_err(|error| images::failed(&error, printer))
 }

@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawMode, Timespec, Timestamps, XattrFlags, chmodat, chownat, fsetxattr, linkat,
-    mkdirat, mknodat, openat, symlinkat, utimensat,
+    AtFlags, FileType, Mode, OFlags, RawMode, SeekFrom, Timespec, Timestamps, XattrFlags, chmodat, chownat, fsetxattr,
+    linkat, mkdirat, mknodat, openat, seek, symlinkat, utimensat,
 };
 use rustix::thread::{Gid, Uid};
 
@@ -25,6 +25,20 @@ pub(crate) struct Copy {
 fn time(mtime: (i64, u32)) -> Timestamps {
     let time = Timespec { tv_sec: mtime.0, tv_nsec: i64::from(mtime.1) };
     Timestamps { last_access: time, last_modification: time }
+}
+
+/// Copies what is there: a file of any size may have no data at all.
+fn copy_data(from: &mut File, to: &mut File, size: u64) -> io::Result<()> {
+    let mut at = 0;
+    // `NXIO`: nothing but a hole follows.
+    while let Ok(data) = seek(&*from, SeekFrom::Data(at)) {
+        let hole = seek(&*from, SeekFrom::Hole(data))?;
+        from.seek(io::SeekFrom::Start(data))?;
+        to.seek(io::SeekFrom::Start(data))?;
+        io::copy(&mut from.take(hole.saturating_sub(data)), to)?;
+        at = hole;
+    }
+    to.set_len(size)
 }
 
 impl Copy {
@@ -80,7 +94,7 @@ impl Sink for Copy {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.root, name, flags, Mode::from_raw_mode(0o600))?;
         let mut copy = File::from(rustix::io::dup(&file)?);
-        io::copy(&mut content, &mut copy)?;
+        copy_data(&mut content, &mut copy, attributes.size)?;
         self.finish_file(name, attributes, Some(&file))
     }
 

@@ -23,15 +23,14 @@ pub(crate) use copy::Copy;
 const MAX_DEPTH: usize = 256;
 const MAX_ATTRIBUTES: usize = 64 << 10;
 
-/// How the overlay marks a directory that hides what lies below it: as root, and in a user namespace.
-const OPAQUE: [&str; 2] = ["trusted.overlay.opaque", "user.overlay.opaque"];
-
 /// The writable layers of one mount of a sandbox, the top one first, and where that mount lies in it.
 pub(crate) struct Stack {
     pub(crate) place: &'static str,
     pub(crate) layers: Vec<OwnedFd>,
     /// The image's own layers below them, the top one first: only what is there can be removed.
     pub(crate) base: Vec<OwnedFd>,
+    /// How their overlay marks a directory that hides what lies below it. The other spelling is anybody's to write.
+    pub(crate) opaque: &'static str,
 }
 
 /// What is kept of a file beside its content.
@@ -56,7 +55,7 @@ pub(crate) trait Sink {
 
 /// Hands every change of a stack to a sink, parents before what is in them.
 pub(crate) fn walk(stack: &Stack, sink: &mut dyn Sink) -> io::Result<()> {
-    let mut walk = Walk { sink, seen: HashMap::new() };
+    let mut walk = Walk { sink, opaque: stack.opaque, seen: HashMap::new() };
     let name = PathBuf::from(stack.place);
     if !stack.place.is_empty() {
         let top = stack.layers.first().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
@@ -68,6 +67,7 @@ pub(crate) fn walk(stack: &Stack, sink: &mut dyn Sink) -> io::Result<()> {
 
 struct Walk<'a> {
     sink: &'a mut dyn Sink,
+    opaque: &'static str,
     /// The first name of a file that has several.
     seen: HashMap<(u64, u64), PathBuf>,
 }
@@ -135,14 +135,14 @@ impl Walk<'_> {
                     }
                     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                     let part = openat(&layers[*number], file, flags, Mode::empty())?;
-                    opaque = is_opaque(&part);
+                    opaque = is_opaque(&part, self.opaque);
                     parts.push(part);
                     if opaque {
                         break;
                     }
                 }
                 self.sink.directory(name, &attributes(stat, parts.first())?, opaque)?;
-                let below = if opaque { Vec::new() } else { parts_below(base, file)? };
+                let below = if opaque { Vec::new() } else { parts_below(base, file, self.opaque)? };
                 self.directory(&parts, &below, name, depth + 1)
             }
             FileType::RegularFile => {
@@ -175,13 +175,13 @@ fn exists(base: &[OwnedFd], file: &OsStr) -> bool {
 }
 
 /// The parts of one of the image's directories, as far down as they are merged.
-fn parts_below(base: &[OwnedFd], file: &OsStr) -> io::Result<Vec<OwnedFd>> {
+fn parts_below(base: &[OwnedFd], file: &OsStr, mark: &str) -> io::Result<Vec<OwnedFd>> {
     let mut parts = Vec::new();
     for layer in base {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(layer, file, flags, Mode::empty()) {
             Ok(part) => {
-                let opaque = is_opaque(&part);
+                let opaque = is_opaque(&part, mark);
                 parts.push(part);
                 if opaque {
                     break;
@@ -195,11 +195,9 @@ fn parts_below(base: &[OwnedFd], file: &OsStr) -> io::Result<Vec<OwnedFd>> {
     Ok(parts)
 }
 
-fn is_opaque(directory: impl AsFd) -> bool {
+fn is_opaque(directory: impl AsFd, mark: &str) -> bool {
     let mut value = [0; 1];
-    OPAQUE
-        .iter()
-        .any(|name| fgetxattr(&directory, *name, &mut value).is_ok_and(|length| length == 1 && value[0] == b'y'))
+    fgetxattr(&directory, mark, &mut value).is_ok_and(|length| length == 1 && value[0] == b'y')
 }
 
 fn attributes(stat: &Stat, file: Option<&OwnedFd>) -> io::Result<Attributes> {

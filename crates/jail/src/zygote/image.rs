@@ -261,18 +261,19 @@ impl Layers<'_> {
             fs::create_dir(place("nothing")).during("making a layer")?;
             lowers.push(place("nothing"));
         }
-        if name == "usr" {
-            // Over the host's, under what sandboxes wrote.
-            lowers.push(self.mask(&directory).during("hiding /usr/local")?);
-            attach_lower(Path::new("/usr"), &place("host"), idmap).during("attaching the host's programs")?;
-            self.bench.attached += 1;
-            lowers.push(place("host"));
-        }
         // Mounted through the mapping by somebody whom it maps: what the overlay makes there has an owner.
         let (seen, fs_owner) = match (self.mapped, self.home.rights) {
             (true, Rights::Root) => (self.bench.path.join(MAPPED).join(name), self.owner),
             _ => (directory.clone(), 0),
         };
+        if name == "usr" {
+            // Over the host's, under what sandboxes wrote; seen through the mapping, so that it is the sandbox's root's.
+            self.mask(&directory).during("hiding /usr/local")?;
+            lowers.push(seen.join("mask"));
+            attach_lower(Path::new("/usr"), &place("host"), idmap).during("attaching the host's programs")?;
+            self.bench.attached += 1;
+            lowers.push(place("host"));
+        }
         let overlay = || -> io::Result<OwnedFd> {
             let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
             fsconfig_set_string(fs.as_fd(), "source", "sandbox")?;
@@ -345,7 +346,7 @@ impl Layers<'_> {
     }
 
     /// A layer above the host's /usr in which `local` is empty: what the operator installed is not the sandbox's.
-    fn mask(&self, directory: &Path) -> io::Result<PathBuf> {
+    fn mask(&self, directory: &Path) -> io::Result<()> {
         let mask = directory.join("mask");
         fs::create_dir(&mask)?;
         fs::create_dir(mask.join("local"))?;
@@ -353,6 +354,6 @@ impl Layers<'_> {
         for part in ["local/bin", "local/lib", "local/sbin", "local/share"] {
             fs::create_dir(mask.join(part))?;
         }
-        Ok(mask)
+        Ok(())
     }
 }

@@ -22,8 +22,13 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// From now on, so many of this kind. Others that wait are used up, or end with the run.
-    pub(super) fn want(&mut self, kind: Kind, name: String, count: u32) {
+    /// From now on, so many of this kind, and none of another.
+    pub(super) fn want(&mut self, home: &Home, kind: Kind, name: String, count: u32) {
+        let (kept, others): (VecDeque<_>, VecDeque<_>) = self.waiting.drain(..).partition(|blank| blank.kind == kind);
+        self.waiting = kept;
+        for blank in others {
+            discard(home, &blank.sandbox);
+        }
         self.wanted = Some((kind, name, count.min(MOST)));
     }
 

@@ -39,7 +39,9 @@ pub fn main() -> ExitCode {
                 Ok((Reply::Done, Vec::new()))
             }
             (Request::Prepare { network, limits, name, count }, _) => {
-                server.prepared.want(Kind { network, limits }, name, count);
+                if let Ok(home) = &server.home {
+                    server.prepared.want(home, Kind { network, limits }, name, count);
+                }
                 Ok((Reply::Done, Vec::new()))
             }
             (Request::Freeze { id, snapshot }, _) => server.freeze(id, snapshot).map(|()| (Reply::Done, Vec::new())),
@@ -179,8 +181,8 @@ impl Server {
             Changed::Snapshot(_) => None,
         };
         let stacks = match (what, writable) {
-            (Changed::Snapshot(id), _) => home.snapshots.stacks(id).during("writing a layer")?,
-            (_, Some(writable)) if writable.mapped => writable.stacks().during("writing a layer")?,
+            (Changed::Snapshot(id), _) => home.snapshots.stacks(id, home.rights).during("writing a layer")?,
+            (_, Some(writable)) if writable.mapped => writable.stacks(home.rights).during("writing a layer")?,
             _ => return Err(absent()).during("writing a layer"),
         };
         let mut descriptors = descriptors.into_iter();

@@ -4,6 +4,7 @@
 //! lie on each other; then they become one.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -73,7 +74,7 @@ fn directory(at: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
 }
 
 /// For every part, the layers that have it, the top one first, and the image's own.
-fn stacks(layers: &[&OwnedFd], image: &Image) -> io::Result<Vec<Stack>> {
+fn stacks(layers: &[&OwnedFd], image: &Image, rights: Rights) -> io::Result<Vec<Stack>> {
     let mut stacks = Vec::new();
     for (name, place) in PARTS {
         let found: io::Result<Vec<_>> = layers.iter().filter_map(|layer| directory(layer, name).transpose()).collect();
@@ -82,7 +83,7 @@ fn stacks(layers: &[&OwnedFd], image: &Image) -> io::Result<Vec<Stack>> {
             let base = if place.is_empty() { root_layers(image, &[]) } else { usr_layers(image, &[]) };
             let host = (!place.is_empty()).then(|| PathBuf::from("/usr"));
             let base = base.iter().chain(&host).map(|path| open(path)).collect::<io::Result<Vec<_>>>()?;
-            stacks.push(Stack { place, layers, base });
+            stacks.push(Stack { place, layers, base, opaque: rights.opaque() });
         }
     }
     Ok(stacks)
@@ -94,9 +95,9 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
 
 impl Writable {
     /// Everything that was changed since the image.
-    pub(super) fn stacks(&self) -> io::Result<Vec<Stack>> {
+    pub(super) fn stacks(&self, rights: Rights) -> io::Result<Vec<Stack>> {
         let below = self.below.iter().map(|frozen| open(&frozen.path)).collect::<io::Result<Vec<_>>>()?;
-        stacks(&std::iter::once(&self.mount).chain(&below).collect::<Vec<_>>(), &self.image)
+        stacks(&std::iter::once(&self.mount).chain(&below).collect::<Vec<_>>(), &self.image, rights)
     }
 }
 
@@ -131,10 +132,19 @@ impl Snapshots {
     /// Several layers as one.
     fn flatten(&mut self, layers: &[Rc<Frozen>], image: &Image, rights: Rights) -> io::Result<Frozen> {
         let path = self.fresh()?;
-        mount("tmpfs", &path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=0,nr_inodes=0")?;
-        let flat = Frozen { path };
         let open = layers.iter().map(|frozen| open(&frozen.path)).collect::<io::Result<Vec<_>>>()?;
-        for stack in stacks(&open.iter().collect::<Vec<_>>(), image)? {
+        // As much room as they have taken, all together: what would take more is not what it was.
+        let (mut bytes, mut inodes) = (1 << 20, 64);
+        for layer in &open {
+            let used = rustix::fs::fstatvfs(layer)?;
+            bytes += (used.f_blocks - used.f_bfree) * used.f_frsize;
+            inodes += used.f_files - used.f_ffree;
+        }
+        let options = CString::new(format!("mode=755,size={bytes},nr_inodes={inodes}")).unwrap_or_default();
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        mount("tmpfs", &path, "tmpfs", flags, options.as_c_str())?;
+        let flat = Frozen { path };
+        for stack in stacks(&open.iter().collect::<Vec<_>>(), image, rights)? {
             let name = if stack.place.is_empty() { "root" } else { stack.place };
             let upper = flat.part(name);
             fs::create_dir_all(&upper)?;
@@ -152,10 +162,10 @@ impl Snapshots {
     }
 
     /// Everything that a snapshot changed of its image.
-    pub(super) fn stacks(&self, id: u32) -> io::Result<Vec<Stack>> {
+    pub(super) fn stacks(&self, id: u32, rights: Rights) -> io::Result<Vec<Stack>> {
         let (image, layers) = self.find(id)?;
         let layers = layers.iter().map(|frozen| open(&frozen.path)).collect::<io::Result<Vec<_>>>()?;
-        stacks(&layers.iter().collect::<Vec<_>>(), &image)
+        stacks(&layers.iter().collect::<Vec<_>>(), &image, rights)
     }
 
     pub(super) fn forget(&mut self, id: u32) {
