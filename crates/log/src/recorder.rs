@@ -119,7 +119,7 @@ impl Recorder {
             Format::Json => Plain::create(directory, &path, &hidden).map(Sink::Json),
         };
         let sink = Mutex::new(Some(sink.map_err(LogError::io("write the beginning", &path))?));
-        Ok(Self { shared: Arc::new(Shared { directory: directory.to_path_buf(), path, start, sink }) })
+        Ok(Self { shared: Arc::new(Shared { directory: directory.clone(), path, start, sink }) })
     }
 
     /// Where the log is, or will be.
