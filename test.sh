@@ -4,9 +4,11 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress docker)
+LANES=(lint unit sandbox egress docker inspect)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
+INSPECT_VERSION=0.3.285
+JSONSCHEMA_VERSION=4.26.0
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
 
 export CARGO_TERM_COLOR=never
@@ -187,6 +189,24 @@ stop_docker() {
     end_daemon
     [ -z "$docker_place" ] || rm -rf --one-file-system "$docker_place"
     docker_place=
+}
+
+# Our logs in the hands of Inspect itself, in a virtual environment of this lane's own.
+lane_inspect() {
+    debian_file /usr/bin/python3 python3
+    local venv=$PWD/target/inspect-venv
+    check 'Inspect in an environment of its own' inspect_venv "$venv"
+    tests 'logs that Inspect opens' env RINGFENCE_INSPECT_VENV="$venv" cargo test --release -p log@0.1.0 --test inspect
+}
+
+# inspect_venv DIRECTORY: made anew unless this very version is there.
+inspect_venv() {
+    "$1/bin/python" -c "import importlib.metadata as m, jsonschema; assert m.version('inspect-ai') == '$INSPECT_VERSION'" \
+        2>/dev/null && return 0
+    rm -rf "$1"
+    # Debian keeps what makes environments in a package of its own, without a file that tells.
+    python3 -c 'import ensurepip' 2>/dev/null || debian_file /nonexistent python3-venv || return 1
+    python3 -m venv "$1" && "$1/bin/pip" install --quiet "inspect-ai==$INSPECT_VERSION" "jsonschema==$JSONSCHEMA_VERSION"
 }
 
 # By hand: long loops. Keep the result in docs/soak.md.

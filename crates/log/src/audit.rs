@@ -1,8 +1,8 @@
 //! A chain of what was decided: a file of lines, each with the hash of the one before.
 //!
 //! Whoever changes, removes, moves or adds a line breaks the chain at that place. Whoever cuts lines off its end, or makes it
-//! all anew, leaves it whole; that is found by the chain's head, which stands in the log. A line has exactly one form
-//! ([`canonical`]), so not even a space can be added.
+//! all anew, leaves it whole; that is found by the chain's head, which stands in the log. A line has exactly one form, so
+//! not even a space can be added.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};

@@ -20,6 +20,7 @@ use crate::{Format, LogError, SampleName, SampleRecorder};
 const VERSION: u32 = 2;
 /// What a killed writer leaves beside its log.
 const PARTIAL: &str = "partial";
+const LEFT: [&str; 3] = [".eval.partial", ".eval.aside.partial", ".json.partial"];
 
 /// What is known when an evaluation begins.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,6 +99,8 @@ enum Sink {
 impl Recorder {
     /// Begins a log. `Format::Eval` is there at once; `Format::Json` appears at the end.
     pub fn create(directory: &Path, format: Format, start: Start) -> Result<Self, LogError> {
+        // Whoever changes the working directory later does not move the log.
+        let directory = &std::path::absolute(directory).map_err(LogError::io("find the directory", directory))?;
         let id = start.spec["task_id"].as_str().filter(|id| !id.is_empty()).unwrap_or(&start.eval_id);
         let name = format!("{}.{}", name::stem(&start.created, &start.task, id), format.extension());
         let path = directory.join(&name);
@@ -116,7 +119,7 @@ impl Recorder {
             Format::Json => Plain::create(directory, &path, &hidden).map(Sink::Json),
         };
         let sink = Mutex::new(Some(sink.map_err(LogError::io("write the beginning", &path))?));
-        Ok(Self { shared: Arc::new(Shared { directory: directory.to_path_buf(), path, start, sink }) })
+        Ok(Self { shared: Arc::new(Shared { directory: directory.clone(), path, start, sink }) })
     }
 
     /// Where the log is, or will be.
@@ -223,7 +226,8 @@ fn digest(path: &Path) -> io::Result<String> {
 fn tidy(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let ours = name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(PARTIAL));
+        let ours =
+            name.to_str().is_some_and(|name| name.starts_with('.') && LEFT.iter().any(|end| name.ends_with(end)));
         let old = || entry.metadata().ok()?.modified().ok()?.elapsed().ok().filter(|age| *age > Duration::from_mins(1));
         if ours && old().is_some() && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
             let _ = fs::remove_file(entry.path());

@@ -222,13 +222,33 @@ fn appear(hidden: &Path, visible: &Path) -> io::Result<()> {
 fn exchange(hidden: &Path, visible: &Path) -> io::Result<()> {
     match renameat_with(CWD, hidden, CWD, visible, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
-        // Some file systems, such as NFS, can only rename. The visible name always has a whole file here too.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            let aside = hidden.with_extension("aside");
-            fs::hard_link(visible, &aside)?;
-            fs::rename(hidden, visible)?;
-            fs::rename(aside, hidden)
-        }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => exchange_by_links(hidden, visible),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// For file systems that can only rename, such as NFS. The visible name always has a whole file here too.
+fn exchange_by_links(hidden: &Path, visible: &Path) -> io::Result<()> {
+    let aside = hidden.with_extension("aside.partial");
+    fs::hard_link(visible, &aside)?;
+    fs::rename(hidden, visible)?;
+    fs::rename(aside, hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_exchanged_in_both_ways() {
+        let directory = tempfile::tempdir().unwrap();
+        let (hidden, visible) = (directory.path().join(".h.partial"), directory.path().join("v"));
+        for way in [exchange, exchange_by_links] {
+            fs::write(&hidden, "new").unwrap();
+            fs::write(&visible, "old").unwrap();
+            way(&hidden, &visible).unwrap();
+            assert_eq!((fs::read(&hidden).unwrap(), fs::read(&visible).unwrap()), (b"old".to_vec(), b"new".to_vec()));
+            assert_eq!(directory.path().read_dir().unwrap().count(), 2);
+        }
     }
 }

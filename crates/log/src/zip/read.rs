@@ -136,3 +136,109 @@ impl Read for Checked {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry(name: &str, offset: u64, size: u64) -> Entry {
+        Entry { name: name.into(), method: format::ZSTD, crc: 7, compressed: size / 2, size, offset }
+    }
+
+    /// A sparse file that has a directory at its end.
+    fn with_directory(entries: &[Entry], start: u64) -> File {
+        let file = tempfile::tempfile().unwrap();
+        let lines: Vec<u8> = entries.iter().flat_map(format::central_header).collect();
+        file.write_all_at(&lines, start).unwrap();
+        let end = format::end(entries.len() as u64, start, lines.len() as u64);
+        file.write_all_at(&end, start + lines.len() as u64).unwrap();
+        file
+    }
+
+    #[test]
+    fn large_numbers_come_back() {
+        let large = 6 << 30;
+        let entries = [
+            entry("small", 0, 10),
+            entry("large size", 100, 5 << 30),
+            entry("all large", 5 << 30, 10 << 30),
+            entry("far", u64::from(u32::MAX), 0),
+            entry("just not", u64::from(u32::MAX) - 1, 0),
+        ];
+        let length = 11 << 30;
+        assert_eq!(directory(&with_directory(&entries, length)).unwrap(), entries);
+        assert_eq!(directory(&with_directory(&entries[..1], large)).unwrap(), entries[..1]);
+    }
+
+    #[test]
+    fn many_entries_come_back() {
+        let entries: Vec<Entry> = (0..70_000).map(|number| entry(&number.to_string(), number, 0)).collect();
+        assert_eq!(directory(&with_directory(&entries, 100_000)).unwrap(), entries);
+    }
+
+    #[test]
+    fn local_headers_have_both_sizes_or_none() {
+        let small = format::local_header(&entry("x", 0, 10));
+        let large = format::local_header(&entry("x", 0, 5 << 30));
+        assert_eq!((small.len(), large.len()), (31, 51));
+        assert_eq!(large[18..26], [0xff; 8]);
+        assert_eq!(number::<8>(&large, 35).unwrap(), 5 << 30);
+    }
+
+    fn zip() -> Vec<u8> {
+        let text = b"some text ".repeat(20);
+        let mut bytes = Vec::new();
+        let mut lines = Vec::new();
+        for (name, method) in [("stored", format::STORED), ("zstd", format::ZSTD)] {
+            let content = if method == format::ZSTD { zstd::encode_all(&text[..], 3).unwrap() } else { text.clone() };
+            let entry = Entry {
+                name: name.into(),
+                method,
+                crc: crc32fast::hash(&text),
+                compressed: content.len() as u64,
+                size: text.len() as u64,
+                offset: bytes.len() as u64,
+            };
+            bytes.extend(format::local_header(&entry));
+            bytes.extend(content);
+            lines.extend(format::central_header(&entry));
+        }
+        let start = bytes.len() as u64;
+        bytes.extend(&lines);
+        bytes.extend(format::end(2, start, lines.len() as u64));
+        bytes
+    }
+
+    fn read_all(bytes: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let file = tempfile::tempfile()?;
+        file.write_all_at(bytes, 0)?;
+        directory(&file)?
+            .iter()
+            .map(|entry| {
+                let mut text = Vec::new();
+                open(&file, entry)?.take(1 << 20).read_to_end(&mut text)?;
+                Ok(text)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn contents_come_back() {
+        assert_eq!(read_all(&zip()).unwrap(), [b"some text ".repeat(20), b"some text ".repeat(20)]);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_zips_are_errors_or_the_same_texts(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
+            let mut bytes = zip();
+            let at = at.index(bytes.len());
+            if cut { bytes.truncate(at) } else { bytes[at] = byte }
+            if let Ok(texts) = read_all(&bytes) {
+                let right = b"some text ".repeat(20);
+                prop_assert!(texts.iter().all(|text| *text == right));
+            }
+        }
+    }
+}
