@@ -224,6 +224,15 @@ fn a_seed_is_an_order() {
 }
 
 #[test]
+fn a_million_samples_are_the_limit() {
+    let lines = |count: usize| BTreeMap::from([(PathBuf::from("d.jsonl"), b"{\"input\": \"a\"}\n".repeat(count))]);
+    let parse = |count| Task::parse("x", "profile: T0.H1.N2\ndataset: d.jsonl\n", &BTreeMap::new(), &lines(count));
+    assert_eq!(parse(1_000_000).unwrap().dataset.samples.len(), 1_000_000);
+    let problems = parse(1_000_001).unwrap_err().problems;
+    assert_eq!(problems[0].message, "`d.jsonl`, line 1000001: more than 1000000 samples");
+}
+
+#[test]
 fn parameters_fill_texts() {
     let text = "profile: T0.H1.N2\n\
         parameters:\n  difficulty: {type: text, default: easy, description: How hard.}\n  times: {type: integer, default: 2}\n  \
