@@ -266,3 +266,69 @@ fn epochs_parameters_and_slices() {
     let (_, result, _) = ended(place.path(), &[&path, "--sample-id", "2", "--epochs", "1"]);
     assert_eq!(result["samples"], 1);
 }
+
+#[test]
+fn granted_entries_reach_the_agent_and_no_log() {
+    let place = tempfile::tempdir().unwrap();
+    let text = shell_task(&["echo $SECRET; printenv SECRET | base64; echo $SECRET > /tmp/x"], "includes")
+        .replace("tools: [bash, submit]", "tools: [bash, submit]\nenvironment: {SECRET: hunter2-is-long}");
+    let (code, result, err) = ended(place.path(), &[&task(place.path(), &text)]);
+    assert_eq!(code, 0, "{err}");
+    let path = result["log"].as_str().unwrap();
+    let log = dump(place.path(), path).to_string();
+    assert!(log.contains("[REDACTED]") && !log.contains("hunter2"), "{log}");
+    let audit = std::fs::read_to_string(path.replace(".eval", ".audit.jsonl")).unwrap();
+    assert!(!audit.contains("hunter2"));
+    let verified = common::command(place.path()).args(["log", "verify", path]).output().unwrap();
+    assert!(verified.status.success());
+    // A shortened chain is found: the log says where it ends.
+    let shorter: Vec<&str> = audit.lines().take(audit.lines().count() - 1).collect();
+    std::fs::write(path.replace(".eval", ".audit.jsonl"), shorter.join("\n") + "\n").unwrap();
+    let verified = common::command(place.path()).args(["log", "verify", path]).output().unwrap();
+    assert_eq!(verified.status.code(), Some(5), "{}", String::from_utf8_lossy(&verified.stderr));
+}
+
+/// A sandbox, or the gateway, that is gone in the middle of a sample.
+#[test]
+fn what_dies_in_the_middle_fails_its_sample_and_leaves_a_whole_log() {
+    for victim in ["ringfence-zygote", "ringfence-gateway"] {
+        let place = tempfile::tempdir().unwrap();
+        let text = shell_task(&["sleep 60"], "includes")
+            .replace("tools: [bash, submit]", "tools: [bash, submit]\nlimits: {tool_timeout: 60}");
+        let child = eval(place.path(), &[&task(place.path(), &text)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        // Helpers are as many as were needed; the gateway is one.
+        let named = || -> Vec<i32> {
+            let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten();
+            let children =
+                threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+            let children: Vec<String> = children.collect();
+            let is_victim = |pid: &&str| {
+                std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(victim.as_bytes()))
+            };
+            let pids = children.iter().flat_map(|line| line.split_whitespace()).filter(is_victim);
+            pids.map(|pid| pid.parse().unwrap()).collect()
+        };
+        while named().is_empty() {
+            assert!(Instant::now() < deadline, "no {victim}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Once the sample is under way.
+        std::thread::sleep(Duration::from_millis(1500));
+        for pid in named() {
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{victim}: {}", String::from_utf8_lossy(&output.stdout));
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(result["status"], "error");
+        let log = dump(place.path(), result["log"].as_str().unwrap());
+        assert_eq!(log["status"], "error");
+        assert!(log["samples"][0]["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{victim}");
+    }
+}

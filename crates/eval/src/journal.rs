@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use log::event::{Event, What};
-use log::{LogError, SampleRecorder};
-use serde_json::{Value, json};
+use log::{LogError, Redactor, SampleRecorder};
+use serde_json::{Map, Value, json};
 
 use crate::audit::Audit;
 use crate::run::EvalFailure;
@@ -40,11 +40,12 @@ struct State {
 pub(crate) struct Journal {
     state: Arc<Mutex<State>>,
     audit: Audit,
+    redactor: Arc<Redactor>,
     start: Instant,
 }
 
 impl Journal {
-    pub(crate) fn new(recorder: SampleRecorder, audit: Audit) -> Self {
+    pub(crate) fn new(recorder: SampleRecorder, audit: Audit, redactor: Arc<Redactor>) -> Self {
         let state = State {
             recorder: Some(recorder),
             spans: Vec::new(),
@@ -52,7 +53,7 @@ impl Journal {
             failed: None,
             audit_failed: None,
         };
-        Self { state: Arc::new(Mutex::new(state)), audit, start: Instant::now() }
+        Self { state: Arc::new(Mutex::new(state)), audit, redactor, start: Instant::now() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -74,6 +75,7 @@ impl Journal {
     }
 
     pub(crate) fn event(&self, what: What) {
+        let what = self.redacted(what);
         let audited = self.audit.hear(&what);
         let working_start = self.worked().as_secs_f64();
         let mut state = self.state();
@@ -89,6 +91,30 @@ impl Journal {
         }
         if let Err(error) = audited {
             state.audit_failed.get_or_insert(error);
+        }
+    }
+
+    /// Without secrets: nothing is written before this.
+    fn redacted(&self, what: What) -> What {
+        if matches!(what, What::SpanBegin { .. } | What::SpanEnd { .. }) {
+            return what;
+        }
+        let Ok(mut value) = serde_json::to_value(&what) else { return what };
+        self.redactor.value(&mut value);
+        // What was one event is one still: only texts have changed. Should it not be, nothing of it is written.
+        serde_json::from_value(value).unwrap_or_else(|_| What::Info {
+            source: SOURCE.into(),
+            data: json!({"kind": "redacted", "note": "an event could not be written without a secret"}),
+        })
+    }
+
+    /// The same for what a sample comes to.
+    pub(crate) fn redact(&self, fields: Map<String, Value>) -> Map<String, Value> {
+        let mut value = Value::Object(fields);
+        self.redactor.value(&mut value);
+        match value {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
         }
     }
 

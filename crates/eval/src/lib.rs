@@ -22,4 +22,4 @@ pub use check::check;
 pub use display::{Display, Progress};
 pub use model::{DEFAULT_MODEL, ModelError, check_model};
 pub use place::PlaceError;
-pub use run::{EvalFailure, Evaluation, FailOn, Job, Settings, evaluate};
+pub use run::{EvalFailure, Evaluation, FailOn, Job, Settings, Surroundings, evaluate};

@@ -52,8 +52,18 @@ pub struct Settings {
     pub dns_upstream: Option<std::net::SocketAddr>,
 }
 
+/// What commands inside find set.
+#[derive(Clone, Default)]
+pub struct Surroundings {
+    /// The environment: what the image says and what the document grants.
+    pub environment: Vec<(String, String)>,
+    /// Where commands start; absent means the user's home.
+    pub directory: Option<String>,
+    /// Who runs them; absent means root inside.
+    pub user: Option<String>,
+}
+
 /// An evaluation that can start: everything was checked.
-#[derive(Debug)]
 pub struct Job {
     /// The task.
     pub task: Task,
@@ -65,8 +75,12 @@ pub struct Job {
     pub request: Option<sandbox::Request>,
     /// Who answers.
     pub model: String,
+    /// What the agent's commands find set.
+    pub surroundings: Surroundings,
     /// How it runs.
     pub settings: Settings,
+    /// What must not be written: values of the environment that the task grants.
+    pub redactor: log::Redactor,
     /// What was found out about this host, for the log.
     pub facts: Value,
     /// The version of the task's files, for the log.
@@ -152,6 +166,8 @@ pub async fn evaluate(
         places,
         recorder: recorder.clone(),
         audit: audit.clone(),
+        redactor: Arc::new(job.redactor),
+        surroundings: job.surroundings,
         granted,
         counters: Counters::default(),
     });
@@ -160,7 +176,8 @@ pub async fn evaluate(
     let evaluation = finish(&shared, &recorder, &audit, &created, outcome)?;
     drop(all);
     if let Some(places) = Arc::into_inner(shared).and_then(|shared| shared.places) {
-        places.close().await?;
+        // The log is complete. What cannot be ended by us ends with us.
+        let _ = places.close().await;
     }
     Ok(evaluation)
 }

@@ -14,7 +14,7 @@ use crate::display::Counters;
 use crate::journal::{Journal, now, profile_data, unique};
 use crate::model;
 use crate::place::{Place, Places};
-use crate::run::EvalFailure;
+use crate::run::{EvalFailure, Surroundings};
 use crate::score::{self, Judged};
 use crate::solve::{self, State, Stop, Work};
 use crate::task::{FileContent, Input, Sample, SampleId, Scorer, Task};
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) places: Option<Places>,
     pub(crate) recorder: log::Recorder,
     pub(crate) audit: crate::audit::Audit,
+    pub(crate) redactor: Arc<log::Redactor>,
+    pub(crate) surroundings: Surroundings,
     pub(crate) granted: Vec<Tool>,
     pub(crate) scorers: Vec<String>,
     pub(crate) counters: Counters,
@@ -59,8 +61,11 @@ impl From<&SampleId> for SampleName {
 /// Runs one sample and writes it down. An error is one of the log: everything else is the sample's own.
 pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<Ended, EvalFailure> {
     let started = now();
-    let journal =
-        Journal::new(shared.recorder.sample(SampleName::from(&sample.id), epoch)?, shared.audit.of(sample, epoch));
+    let journal = Journal::new(
+        shared.recorder.sample(SampleName::from(&sample.id), epoch)?,
+        shared.audit.of(sample, epoch),
+        Arc::clone(&shared.redactor),
+    );
     let mut state = State::new(sample);
     {
         let _span = journal.span("init", "init");
@@ -87,7 +92,7 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
     fields.insert("working_time".into(), json!(journal.worked().as_secs_f64()));
     journal.check()?;
     if let Some(recorder) = journal.close() {
-        recorder.complete(log::SampleEnd { fields })?;
+        recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
     Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, usage: state.usage })
 }
@@ -224,6 +229,7 @@ async fn solve_in(
         journal,
         granted: &shared.granted,
         counters: &shared.counters,
+        surroundings: &shared.surroundings,
     };
     let limit = Duration::from_millis(shared.plan.limits.time.amount.0).as_secs_f64();
     tokio::select! {

@@ -5,16 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eval::task::{Task, TaskOverrides};
-use eval::{EvalFailure, Evaluation, FailOn, Job, Settings};
+use eval::{EvalFailure, Evaluation, FailOn, Job, Settings, Surroundings};
 use image::{ImageError, Opened};
-use log::Status;
+use log::{Redactor, Status};
 use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request};
 use sandbox::StartError;
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::eval_display::Shown;
-use super::{container, images, input, plan};
+use super::{container, exec, images, input, plan};
 use crate::args::EvalArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -110,7 +111,14 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         dns_upstream: arguments.dns_upstream,
     };
     let revision = revision(Path::new(&arguments.task));
-    let job = Job { task, requested, plan, request: container, model, settings, facts: json!(facts), revision };
+    let secrets = task.document.environment.values().map(|value| ExposeSecret::expose_secret(value).to_owned());
+    let redactor = Redactor::new(secrets.collect::<Vec<_>>(), log::redact::KEYS);
+    let facts = json!(facts);
+    let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
+    let environment = exec::environment(&task.document, &config);
+    let surroundings = Surroundings { environment, directory: config.workdir, user: config.user };
+    let request = container;
+    let job = Job { task, requested, plan, request, model, surroundings, settings, redactor, facts, revision };
     Ok((job, image))
 }
 

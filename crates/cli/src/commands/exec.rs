@@ -21,7 +21,7 @@ pub(super) fn exec(arguments: &RunArguments, document: &Document, plan: &Plan, c
     let wall = arguments.timeout.unwrap_or(plan.limits.time.amount);
     Exec {
         argv: words(arguments, config),
-        env: environment(arguments, document, config),
+        env: with_terminal(arguments, environment(document, config)),
         cwd: arguments.workdir.clone().or_else(|| config.workdir.clone()),
         user: arguments.user.clone().or_else(|| config.user.clone()).map_or(User::Default, User::Named),
         pty: arguments.pty.then(super::terminal::size),
@@ -31,7 +31,7 @@ pub(super) fn exec(arguments: &RunArguments, document: &Document, plan: &Plan, c
 }
 
 /// The document's entries beat the image's, and those beat ours.
-fn environment(arguments: &RunArguments, document: &Document, config: &Config) -> Vec<(String, String)> {
+pub(super) fn environment(document: &Document, config: &Config) -> Vec<(String, String)> {
     let mut env: Vec<(String, String)> = vec![(LANGUAGE.0.into(), LANGUAGE.1.into())];
     for (name, value) in config.env.iter().filter_map(|entry| entry.split_once('=')) {
         env.retain(|(known, _)| known != name);
@@ -39,6 +39,10 @@ fn environment(arguments: &RunArguments, document: &Document, config: &Config) -
     }
     env.retain(|(name, _)| !document.environment.contains_key(name));
     env.extend(document.environment.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())));
+    env
+}
+
+fn with_terminal(arguments: &RunArguments, mut env: Vec<(String, String)>) -> Vec<(String, String)> {
     if arguments.pty && !env.iter().any(|(name, _)| name == "TERM") {
         env.push(("TERM".into(), std::env::var("TERM").unwrap_or_else(|_| "xterm".into())));
     }

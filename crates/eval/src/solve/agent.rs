@@ -110,6 +110,7 @@ async fn one(work: &Work<'_>, tools: &[Tool], wanted: &ToolCall) -> Result<Calle
             let manner = Manner {
                 timeout: Duration::from_millis(limits.tool_timeout.amount.0),
                 output: usize::try_from(limits.output.amount.0).unwrap_or(usize::MAX),
+                surroundings: work.surroundings,
             };
             call(wanted, tools, work.sandbox, manner, work.journal).await
         }

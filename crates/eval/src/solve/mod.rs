@@ -59,6 +59,7 @@ pub(crate) struct Work<'a> {
     /// Which tools the plan grants.
     pub(crate) granted: &'a [Tool],
     pub(crate) counters: &'a crate::display::Counters,
+    pub(crate) surroundings: &'a crate::Surroundings,
 }
 
 impl State {

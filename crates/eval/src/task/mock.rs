@@ -40,7 +40,7 @@ fn read_call(node: Node, complaints: &Complaints) -> Option<(String, serde_json:
     let place = fields.place();
     if !fields.has("name") {
         complaints
-            .add(Problem::at(place, "a tool call needs a `name`").hint("write {name: bash, arguments: {cmd: ls}}"));
+            .add(Problem::at(place, "a tool call needs a `name`").hint("write {name: bash, arguments: {command: ls}}"));
     }
     let name = fields.text("name");
     let arguments = match fields.take("arguments") {

@@ -77,7 +77,7 @@ fn a_task_is_read() {
          limits: {time: 5m, working_time: 90, messages: 20, tokens: 1000}\nepochs: {count: 3, reducer: [mode, max]}\n\
          solver:\n  - {kind: system_message, template: Be brief.}\n  - {kind: agent, tools: [bash, submit], max_steps: 5, attempts: 2}\n\
          scorer: [exact, {kind: match, location: begin}, {kind: pattern, pattern: 'A: (\\w+)', ignore_case: false}, {kind: script, script: 'true', timeout: 5}]\n\
-         mock: [plain, {text: calls, tool_calls: [{name: bash, arguments: {cmd: ls}}, {name: bash, arguments: '{oops'}, {name: submit}]}]\n\
+         mock: [plain, {text: calls, tool_calls: [{name: bash, arguments: {command: ls}}, {name: bash, arguments: '{oops'}, {name: submit}]}]\n\
          dataset:\n  - {id: one, input: Hm?, target: x, files: {/srv/a: words, /srv/b: {file: data.bin}}, setup: {file: setup.sh}, metadata: {k: v}}\n  \
          - {input: [{role: system, content: s}, {role: assistant, content: a}], target: [1, why], mock: [{text: own}]}\n",
     );

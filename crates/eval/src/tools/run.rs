@@ -8,17 +8,19 @@ use sandbox::{Exec, FailureKind, Outcome, Overflow, Sandbox, SessionError, User}
 use serde_json::json;
 
 use super::{Tool, parsing};
+use crate::Surroundings;
 use crate::journal::{Journal, now};
 
 /// The most that is read of one call's streams; the model is shown less.
 const READ: usize = 10 << 20;
 
 /// How calls are made.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Manner {
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
     pub(crate) timeout: Duration,
     /// Bytes that the model is shown.
     pub(crate) output: usize,
+    pub(crate) surroundings: &'a Surroundings,
 }
 
 /// What a call gave.
@@ -49,7 +51,7 @@ pub(crate) async fn call(
     call: &ToolCall,
     offered: &[Tool],
     sandbox: Option<&Sandbox>,
-    manner: Manner,
+    manner: Manner<'_>,
     journal: &Journal,
 ) -> Called {
     if let Some(why) = &call.parse_error {
@@ -80,12 +82,12 @@ pub(crate) async fn call(
     }
 }
 
-async fn run(sandbox: &Sandbox, argv: Vec<String>, input: &str, manner: Manner, journal: &Journal) -> Called {
+async fn run(sandbox: &Sandbox, argv: Vec<String>, input: &str, manner: Manner<'_>, journal: &Journal) -> Called {
     let exec = Exec {
         argv,
-        env: vec![("LANG".into(), "C.UTF-8".into())],
-        cwd: None,
-        user: User::Default,
+        env: manner.surroundings.environment.clone(),
+        cwd: manner.surroundings.directory.clone(),
+        user: manner.surroundings.user.clone().map_or(User::Default, User::Named),
         pty: None,
         timeout_ms: Some(u64::try_from(manner.timeout.as_millis()).unwrap_or(u64::MAX)),
         max_output: None,
