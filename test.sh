@@ -197,6 +197,23 @@ lane_inspect() {
     local venv=$PWD/target/inspect-venv
     check 'Inspect in an environment of its own' inspect_venv "$venv"
     tests 'logs that Inspect opens' env RINGFENCE_INSPECT_VENV="$venv" cargo test --release -p log@0.1.0 --test inspect
+    check 'evaluations whose logs Inspect opens' inspect_evals "$venv"
+}
+
+# inspect_evals VENV: every example that runs here, in both formats, read back by Inspect.
+inspect_evals() {
+    local place task format status=0 count=0
+    place=$(mktemp -d)
+    cargo build --release --quiet -p ringfence || return 1
+    for task in first text-only ctf local-approvals; do
+        for format in eval json; do
+            target/release/ringfence eval "examples/$task.yaml" --log-dir "$place" --log-format "$format" || status=1
+            count=$((count + 1))
+        done
+    done
+    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" "$count" || status=1
+    rm -rf "$place"
+    return $status
 }
 
 # inspect_venv DIRECTORY: made anew unless this very version is there.

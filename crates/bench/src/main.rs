@@ -1,5 +1,6 @@
 //! Benchmarks, run by hand: ours and its peers in one interleaved run, as ratios. Machines are noisy; ratios travel.
 
+mod evals;
 mod gateways;
 mod proc;
 mod sandboxes;
@@ -34,6 +35,12 @@ enum Benchmark {
         #[arg(long)]
         quick: bool,
     },
+    /// Evaluations, their time and memory, against Inspect (if `./test.sh inspect` has installed it)
+    Eval {
+        /// Fewer samples and one round
+        #[arg(long)]
+        quick: bool,
+    },
     /// The same, once this process has a network namespace of its own
     #[command(hide = true)]
     EgressRunner {
@@ -57,6 +64,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             let extent = if quick { sandboxes::QUICK } else { sandboxes::FULL };
             Box::new(wait_for(sandboxes::compare(extent))?)
         }
+        Benchmark::Eval { quick } => Box::new(evals::compare(if quick { evals::QUICK } else { evals::FULL })?),
         Benchmark::Egress { quick } => return Err(gateways::enter_namespace(quick)),
         Benchmark::EgressRunner { quick } => {
             let extent = if quick { gateways::QUICK } else { gateways::FULL };

@@ -73,7 +73,7 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         journal.event(What::SampleInit { sample: described(sample), state: json!({"messages": state.messages}) });
     }
     let (stop, scores) = live(shared, sample, epoch, &mut state, &journal).await;
-    let mut fields = fields(sample, &state, &scores);
+    let mut fields = fields(sample, &mut state, &scores);
     let mut error = None;
     match stop {
         Some(Stop::Limit { kind, limit, .. }) => {
@@ -124,14 +124,16 @@ fn choices(sample: &Sample) -> Value {
     if sample.choices.is_empty() { Value::Null } else { json!(sample.choices) }
 }
 
-fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> Map<String, Value> {
+/// What a sample has come to. Its messages are moved: a long conversation should not be held twice.
+fn fields(sample: &Sample, state: &mut State, scores: &BTreeMap<String, Score>) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("input".into(), input(sample));
     fields.insert("choices".into(), choices(sample));
     fields.insert("target".into(), target(sample));
     fields.insert("files".into(), json!(sample.files.keys().collect::<Vec<_>>()));
     fields.insert("setup".into(), json!(sample.setup));
-    fields.insert("messages".into(), json!(state.messages));
+    let messages = std::mem::take(&mut state.messages).into_iter().map(|message| json!(message));
+    fields.insert("messages".into(), messages.collect());
     let none = || json!({"model": "", "choices": [], "completion": ""});
     fields.insert("output".into(), state.output.as_ref().map_or_else(none, |output| json!(output)));
     fields.insert("scores".into(), json!(scores));

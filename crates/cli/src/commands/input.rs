@@ -13,6 +13,11 @@ pub(super) fn document(path: &str) -> Result<Document, Problems> {
             .hint("name a readable profile document, or - for standard input");
         Problems { origin: origin.to_owned(), problems: vec![problem] }
     })?;
+    // A task has a document's keys among its own.
+    if path != "-" && text.lines().any(|line| line.starts_with("dataset:")) {
+        let task = eval::task::Task::load(std::path::Path::new(path), &std::collections::BTreeMap::new())?;
+        return Ok(task.document);
+    }
     Document::parse(origin, &text)
 }
 

@@ -9,13 +9,13 @@ use super::{Answer, Model, ModelError, ToolInfo};
 use crate::task::MockReply;
 
 /// Says one line of its script after the other.
-pub(crate) struct Scripted {
-    replies: Vec<MockReply>,
+pub(crate) struct Scripted<'a> {
+    replies: &'a [MockReply],
     next: AtomicUsize,
 }
 
-impl Scripted {
-    pub(crate) fn new(replies: Vec<MockReply>) -> Self {
+impl<'a> Scripted<'a> {
+    pub(crate) fn new(replies: &'a [MockReply]) -> Self {
         Self { replies, next: AtomicUsize::new(0) }
     }
 }
@@ -58,7 +58,7 @@ fn call(number: usize, index: usize, (name, arguments): &(String, Value)) -> Too
     ToolCall { id: format!("call_{}_{}", number + 1, index + 1), function: name.clone(), arguments, parse_error }
 }
 
-impl Model for Scripted {
+impl Model for Scripted<'_> {
     fn name(&self) -> &'static str {
         "mock/scripted"
     }

@@ -73,9 +73,9 @@ pub fn check_model(name: &str) -> Result<(), ModelError> {
 }
 
 /// The model of one sample.
-pub(crate) fn open(name: &str, task: &Task, sample: &Sample) -> Result<Box<dyn Model>, ModelError> {
+pub(crate) fn open<'a>(name: &str, task: &'a Task, sample: &'a Sample) -> Result<Box<dyn Model + 'a>, ModelError> {
     match name {
-        "mock/scripted" => Ok(Box::new(Scripted::new(sample.mock.clone().unwrap_or_else(|| task.mock.clone())))),
+        "mock/scripted" => Ok(Box::new(Scripted::new(sample.mock.as_deref().unwrap_or(&task.mock)))),
         "mock/echo" => Ok(Box::new(Echo)),
         _ => Err(ModelError::Unknown { name: name.to_owned() }),
     }
