@@ -108,11 +108,15 @@ impl Journal {
         })
     }
 
+    /// The same for any value.
+    pub(crate) fn without_secrets(&self, mut value: Value) -> Value {
+        self.redactor.value(&mut value);
+        value
+    }
+
     /// The same for what a sample comes to.
     pub(crate) fn redact(&self, fields: Map<String, Value>) -> Map<String, Value> {
-        let mut value = Value::Object(fields);
-        self.redactor.value(&mut value);
-        match value {
+        match self.without_secrets(Value::Object(fields)) {
             Value::Object(fields) => fields,
             _ => Map::new(),
         }

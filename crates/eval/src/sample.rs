@@ -73,7 +73,7 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         journal.event(What::SampleInit { sample: described(sample), state: json!({"messages": state.messages}) });
     }
     let (stop, scores) = live(shared, sample, epoch, &mut state, &journal).await;
-    let mut fields = fields(sample, &mut state, &scores);
+    let mut fields = fields(sample, &state, &scores);
     let mut error = None;
     match stop {
         Some(Stop::Limit { kind, limit, .. }) => {
@@ -91,7 +91,11 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
     fields.insert("total_time".into(), json!(journal.elapsed().as_secs_f64()));
     fields.insert("working_time".into(), json!(journal.worked().as_secs_f64()));
     journal.check()?;
-    if let Some(recorder) = journal.close() {
+    if let Some(mut recorder) = journal.close() {
+        // One after the other: a long conversation should not be held twice.
+        for message in std::mem::take(&mut state.messages) {
+            recorder.message(&journal.without_secrets(json!(message)))?;
+        }
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
     Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, usage: state.usage })
@@ -124,16 +128,14 @@ fn choices(sample: &Sample) -> Value {
     if sample.choices.is_empty() { Value::Null } else { json!(sample.choices) }
 }
 
-/// What a sample has come to. Its messages are moved: a long conversation should not be held twice.
-fn fields(sample: &Sample, state: &mut State, scores: &BTreeMap<String, Score>) -> Map<String, Value> {
+/// What a sample has come to, but for its messages.
+fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("input".into(), input(sample));
     fields.insert("choices".into(), choices(sample));
     fields.insert("target".into(), target(sample));
     fields.insert("files".into(), json!(sample.files.keys().collect::<Vec<_>>()));
     fields.insert("setup".into(), json!(sample.setup));
-    let messages = std::mem::take(&mut state.messages).into_iter().map(|message| json!(message));
-    fields.insert("messages".into(), messages.collect());
     let none = || json!({"model": "", "choices": [], "completion": ""});
     fields.insert("output".into(), state.output.as_ref().map_or_else(none, |output| json!(output)));
     fields.insert("scores".into(), json!(scores));

@@ -32,12 +32,16 @@ pub struct SampleRecorder {
     spool: File,
     written: u64,
     buffer: Vec<u8>,
+    /// As they are written: a long conversation takes several times as much room in any other form.
+    messages: Vec<u8>,
+    message_count: usize,
 }
 
 impl SampleRecorder {
     pub(crate) fn new(log: Arc<Shared>, id: SampleName, epoch: u32) -> Result<Self, LogError> {
         let spool = tempfile::tempfile_in(&log.directory).map_err(log.error("begin a sample"))?;
-        Ok(Self { log, id, epoch, spool, written: 0, buffer: Vec::new() })
+        let (buffer, messages) = (Vec::new(), Vec::new());
+        Ok(Self { log, id, epoch, spool, written: 0, buffer, messages, message_count: 0 })
     }
 
     /// Records an event. One that fails is left out; those before it stay.
@@ -55,10 +59,20 @@ impl SampleRecorder {
         })
     }
 
+    /// Adds to the sample's messages, in place of the field `messages`.
+    pub fn message(&mut self, message: &Value) -> Result<(), LogError> {
+        if self.message_count > 0 {
+            self.messages.push(b',');
+        }
+        self.message_count += 1;
+        serde_json::to_writer(&mut self.messages, message)
+            .map_err(|error| self.log.error("write a message")(error.into()))
+    }
+
     /// Puts the sample into the log. When this returns, a killed program loses nothing of it.
     pub fn complete(mut self, end: SampleEnd) -> Result<(), LogError> {
         self.flush().map_err(self.log.error("write the events"))?;
-        let summary = summary(&self.id, self.epoch, &end.fields);
+        let summary = summary(&self.id, self.epoch, &end.fields, self.message_count);
         let log = Arc::clone(&self.log);
         log.sample(&self.id, self.epoch, summary, |out| self.write(end, out))
     }
@@ -80,10 +94,17 @@ impl SampleRecorder {
             }
         }
         for (key, value) in end.fields {
-            if !value.is_null() && !matches!(key.as_str(), "id" | "epoch" | "events") {
+            let is_own = matches!(key.as_str(), "id" | "epoch" | "events");
+            let is_written = key == "messages" && self.message_count > 0;
+            if !value.is_null() && !is_own && !is_written {
                 write!(out, ",{}:", serde_json::to_string(&key)?)?;
                 serde_json::to_writer(&mut *out, &value)?;
             }
+        }
+        if self.message_count > 0 {
+            out.write_all(b",\"messages\":[")?;
+            out.write_all(&self.messages)?;
+            out.write_all(b"]")?;
         }
         out.write_all(b",\"events\":[")?;
         io::copy(&mut Part::new(self.spool.try_clone()?, 0, self.written), out)?;

@@ -31,7 +31,9 @@ const SAME: [&str; 14] = [
 ];
 
 /// Sums up a sample from its fields.
-pub(crate) fn summary(id: &SampleName, epoch: u32, fields: &Map<String, Value>) -> Value {
+///
+/// `written` are its messages, where they are not among the fields.
+pub(crate) fn summary(id: &SampleName, epoch: u32, fields: &Map<String, Value>, written: usize) -> Value {
     let mut out = Map::new();
     out.insert("id".into(), json!(id));
     out.insert("epoch".into(), json!(epoch));
@@ -59,7 +61,7 @@ pub(crate) fn summary(id: &SampleName, epoch: u32, fields: &Map<String, Value>) 
     if let Some(retries) = fields.get("error_retries").and_then(Value::as_array) {
         out.insert("retries".into(), json!(retries.len()));
     }
-    let messages = fields.get("messages").and_then(Value::as_array).map_or(0, Vec::len);
+    let messages = fields.get("messages").and_then(Value::as_array).map_or(0, Vec::len).max(written);
     out.insert("message_count".into(), json!(messages));
     out.insert("completed".into(), json!(true));
     Value::Object(out)
@@ -135,7 +137,7 @@ mod tests {
             "error": {"message": "it broke", "traceback": "…"}, "limit": {"type": "time", "limit": 3.0},
             "total_time": 1.5, "uuid": null,
         });
-        let summary = summary(&SampleName::Text("x".into()), 2, fields.as_object().unwrap());
+        let summary = summary(&SampleName::Text("x".into()), 2, fields.as_object().unwrap(), 0);
         assert_eq!(
             summary,
             json!({

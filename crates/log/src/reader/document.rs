@@ -107,7 +107,7 @@ pub(super) fn summaries(file: &File, length: u64) -> Result<Vec<Value>, Error> {
         fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
             let key: Key = serde_json::from_str(sample.get())?;
             let fields: Map<String, Value> = serde_json::from_str(sample.get())?;
-            self.0.push(summary(&key.id, key.epoch, &fields));
+            self.0.push(summary(&key.id, key.epoch, &fields, 0));
             Ok(())
         }
     }
