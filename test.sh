@@ -238,15 +238,17 @@ as_plain_user() {
     local directory programs program status=0
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"
+    cp -r examples "$directory/" && chmod -R a+rX "$directory/examples"
     for program in $programs; do
         cp "$program" "$directory/program" && chmod 755 "$directory/program"
         printf '%s\n' "$(basename "$program")"
         (cd "$directory/home" && setpriv --reuid 23456 --regid 23456 --clear-groups \
-            env -i PATH="$PATH" HOME="$directory/home" RINGFENCE="$directory/ringfence" ../program) || status=1
+            env -i PATH="$PATH" HOME="$directory/home" RINGFENCE="$directory/ringfence" \
+            RINGFENCE_EXAMPLES="$directory/examples" ../program) || status=1
     done
     rm -rf "$directory"
     return $status
