@@ -237,12 +237,19 @@ fn a_killed_runner_leaves_a_log_that_opens_and_nothing_else() {
     );
     let mut child =
         eval(place.path(), &[&task(place.path(), &text)]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    let log = || -> Option<PathBuf> {
+        let mut entries = std::fs::read_dir(place.path().join("logs")).ok()?.flatten().map(|entry| entry.path());
+        entries.find(|path| path.extension().is_some_and(|extension| extension == "eval"))
+    };
+    // Readable while it is written: the first sample is in it before the second is done.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !log().is_some_and(|log| dump(place.path(), log.to_str().unwrap())["samples"][0]["id"] == "fast") {
+        assert!(Instant::now() < deadline, "the first sample is not in the log");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     child.kill().unwrap();
     child.wait().unwrap();
-    let log = std::fs::read_dir(place.path().join("logs")).unwrap().flatten().map(|entry| entry.path());
-    let log = log.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "eval")).unwrap();
-    let log = dump(place.path(), log.to_str().unwrap());
+    let log = dump(place.path(), log().unwrap().to_str().unwrap());
     assert_eq!(log["status"], "started");
     let ids: Vec<&str> =
         log["samples"].as_array().unwrap().iter().map(|sample| sample["id"].as_str().unwrap()).collect();
