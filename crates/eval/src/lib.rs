@@ -10,6 +10,7 @@ mod header;
 mod journal;
 mod model;
 mod network;
+mod phases;
 mod place;
 mod run;
 mod sample;

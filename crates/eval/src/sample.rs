@@ -1,4 +1,4 @@
-//! One sample's life: setup, agent, score; and what is written of it.
+//! One sample's life: setup, agent, score (see `phases.rs`); and what is written of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,24 +6,20 @@ use std::time::{Duration, Instant};
 
 use log::SampleName;
 use log::event::{Score, What};
-use profile::{Phase, Plan};
-use sandbox::{Exec, Outcome, Overflow, Sandbox, Snapshot, System, User};
+use profile::Plan;
+use sandbox::System;
 use serde_json::{Map, Value, json};
 
 use crate::display::Counters;
 use crate::journal::{Journal, now, profile_data, unique};
 use crate::model;
+use crate::phases::{score_all, set_up};
 use crate::place::{Place, Places};
 use crate::run::{EvalFailure, Surroundings};
-use crate::score::{self, Judged};
+use crate::score::Judged;
 use crate::solve::{self, State, Stop, Work};
-use crate::task::{FileContent, Input, Sample, SampleId, Scorer, Task};
+use crate::task::{Input, Sample, SampleId, Scorer, Task};
 use crate::tools::Tool;
-
-/// How long a setup script may take.
-const SETUP: Duration = Duration::from_mins(5);
-/// The most that is kept of what a setup script says.
-const SAID: usize = 64 << 10;
 
 /// What all samples of an evaluation share.
 pub(crate) struct Shared {
@@ -242,133 +238,4 @@ async fn solve_in(
         }),
         why = Place::lost(&mut served) => Err(Stop::Failed(format!("capture_lost: {why}"))),
     }
-}
-
-/// The setup phase: files, then the script; what the script started is gone when the agent begins.
-async fn set_up(
-    places: &Places,
-    sample: &Sample,
-    name: &str,
-    journal: &Journal,
-) -> Result<(Place, Option<Snapshot>), String> {
-    let _span = journal.span("setup", "setup");
-    let text = |error: crate::place::PlaceError| chain(&error);
-    let place = places.enter(Phase::Setup, name, None, System::AsLeft, journal).await.map_err(text)?;
-    for (path, content) in &sample.files {
-        let bytes = match content {
-            FileContent::Text(text) => text.clone().into_bytes(),
-            FileContent::Host(file) => std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?,
-        };
-        place.sandbox.write_file(path, &bytes, 0o644).await.map_err(|error| format!("{path}: {error}"))?;
-        journal.event(What::Sandbox {
-            action: "write_file".into(),
-            cmd: None,
-            options: None,
-            file: Some(path.clone()),
-            input: Some(format!("({} bytes)", bytes.len())),
-            result: None,
-            output: None,
-            completed: Some(now()),
-        });
-    }
-    let Some(script) = &sample.setup else {
-        places.advance(&place, Phase::Agent).await.map_err(text)?;
-        return Ok((place, None));
-    };
-    if let Err(why) = run_setup(&place.sandbox, script, journal).await {
-        let _ = places.leave(place, journal).await;
-        return Err(why);
-    }
-    if !places.has_snapshots() {
-        journal.info(json!({"kind": "phase", "note": "a local process has no phases: what setup started lives on"}));
-        return Ok((place, None));
-    }
-    let prepared = places.freeze(place, journal).await.map_err(text)?;
-    let place = places.enter(Phase::Agent, name, Some(&prepared), System::AsLeft, journal).await.map_err(text)?;
-    Ok((place, Some(prepared)))
-}
-
-async fn run_setup(sandbox: &Sandbox, script: &str, journal: &Journal) -> Result<(), String> {
-    let exec = Exec {
-        argv: ["/bin/sh", "-euc", script].map(str::to_owned).to_vec(),
-        env: vec![("LANG".into(), "C.UTF-8".into())],
-        cwd: Some("/".into()),
-        user: User::Default,
-        pty: None,
-        timeout_ms: Some(u64::try_from(SETUP.as_millis()).unwrap_or(u64::MAX)),
-        max_output: None,
-    };
-    let completed = sandbox.exec(exec, b"", SAID, Overflow::KeepTail).await.map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&[completed.stderr, completed.stdout].concat()).into_owned();
-    let code = match completed.outcome {
-        Outcome::Exited(code) => i64::from(code),
-        _ => -1,
-    };
-    journal.event(What::Sandbox {
-        action: "exec".into(),
-        cmd: Some("setup".into()),
-        options: None,
-        file: None,
-        input: None,
-        result: Some(code),
-        output: Some(said.clone()),
-        completed: Some(now()),
-    });
-    if code == 0 { Ok(()) } else { Err(format!("the setup script failed ({:?}): {said}", completed.outcome)) }
-}
-
-/// The score phase. A sample that failed is not judged; its place is left all the same.
-async fn score_all(
-    shared: &Shared,
-    sample: &Sample,
-    name: &str,
-    state: &State,
-    journal: &Journal,
-    (place, system): (Option<Place>, System),
-    failed: bool,
-) -> Result<BTreeMap<String, Score>, String> {
-    let text = |error: crate::place::PlaceError| chain(&error);
-    let scripted = shared.task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }));
-    let mut scene: Option<Snapshot> = None;
-    if let (Some(places), Some(place)) = (&shared.places, place) {
-        if scripted && !failed && places.has_snapshots() {
-            scene = Some(places.freeze(place, journal).await.map_err(text)?);
-        } else {
-            places.leave(place, journal).await.map_err(text)?;
-        }
-    }
-    let mut scores = BTreeMap::new();
-    if failed {
-        return Ok(scores);
-    }
-    let _span = journal.span("scorers", "scorers");
-    for (scorer, scorer_name) in shared.task.scorers.iter().zip(&shared.scorers) {
-        let _span = journal.span("scorer", scorer_name);
-        let score = match (scorer, score::by_words(scorer, sample, state), &shared.places) {
-            (_, Some(score), _) => score,
-            (Scorer::Script { script, timeout }, None, Some(places)) => {
-                let system = system.clone();
-                let place = places.enter(Phase::Score, name, scene.as_ref(), system, journal).await.map_err(text)?;
-                let timeout = Duration::from_millis(*timeout);
-                let judged = score::by_script(&place.sandbox, script, timeout, sample, state).await;
-                places.leave(place, journal).await.map_err(text)?;
-                judged?
-            }
-            _ => return Err("a scoring script needs a sandbox".into()),
-        };
-        journal.event(What::Score { score: score.clone(), target: Some(sample.target.clone()), intermediate: false });
-        scores.insert(scorer_name.clone(), score);
-    }
-    Ok(scores)
-}
-
-/// An error with everything behind it.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
