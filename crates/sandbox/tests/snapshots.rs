@@ -16,17 +16,17 @@ async fn fork(engine: &Containers, snapshot: &Snapshot) -> Sandbox {
 
 /// Every kind of change: made, changed, removed, replaced, in the root and in the host's programs.
 const CHANGES: &str = "
-    mkdir -p /work/deep && echo one > /work/one && ln /work/one /work/two && ln -s one /work/soft
-    echo deep > /work/deep/file && chmod 600 /work/deep/file && mkfifo /work/pipe
+    mkdir -p /made/deep && echo one > /made/one && ln /made/one /made/two && ln -s one /made/soft
+    echo deep > /made/deep/file && chmod 600 /made/deep/file && mkfifo /made/pipe
     rm /etc/shells && rm -r /etc/ssl && mkdir /etc/ssl && echo mine > /etc/ssl/only
-    touch -d @1000000000 /work/one
+    touch -d @1000000000 /made/one
     # Only root's sandboxes may change the host's programs, as they see them.
     if [ -w /usr/share ]; then echo tool > /usr/share/tool && rm -f /usr/bin/env; fi";
 /// What shows all of them, the same wherever it runs.
 const SHOW: &str = "
-    stat -c '%n %F %a %u %g %s %h' /work /work/deep /work/deep/file /work/one /work/two /work/pipe /etc/ssl/only
+    stat -c '%n %F %a %u %g %s %h' /made /made/deep /made/deep/file /made/one /made/two /made/pipe /etc/ssl/only
     [ -w /usr/share ] && stat -c '%n %F %a %u %g %s' /usr/share/tool && ls /usr/bin/env 2>&1
-    stat -c %Y /work/one; readlink /work/soft; cat /work/two /work/deep/file; ls /etc/ssl
+    stat -c %Y /made/one; readlink /made/soft; cat /made/two /made/deep/file; ls /etc/ssl
     [ -e /etc/shells ] && echo shells is there; true";
 
 #[tokio::test]
@@ -35,13 +35,13 @@ async fn a_fork_begins_where_its_snapshot_ended() {
     let first = engine.create(request()).await.unwrap();
     sh(&first, CHANGES).await;
     let before = sh(&first, SHOW).await;
-    assert!(before.contains("/work/one regular file 644 0 0 4 2") && !before.contains("is there"), "{before}");
+    assert!(before.contains("/made/one regular file 644 0 0 4 2") && !before.contains("is there"), "{before}");
     assert_eq!(before.contains("/usr/share/tool"), is_root(), "{before}");
     let snapshot = first.freeze().await.unwrap();
     let (one, other) = (fork(&engine, &snapshot).await, fork(&engine, &snapshot).await);
     assert_eq!(sh(&one, SHOW).await, before);
     // What one does, the other does not see, nor a later one.
-    sh(&one, "echo changed > /work/one; rm -r /work/deep; touch /etc/shells; rm -f /usr/share/tool || true").await;
+    sh(&one, "echo changed > /made/one; rm -r /made/deep; touch /etc/shells; rm -f /usr/share/tool || true").await;
     assert_eq!(sh(&other, SHOW).await, before);
     assert_eq!(sh(&fork(&engine, &snapshot).await, SHOW).await, before);
 }
