@@ -339,3 +339,31 @@ fn what_dies_in_the_middle_fails_its_sample_and_leaves_a_whole_log() {
         assert!(log["samples"][0]["error"]["message"].as_str().is_some_and(|text| !text.is_empty()), "{victim}");
     }
 }
+
+/// A small file system for logs, gone with this.
+struct Tiny(PathBuf);
+
+impl Drop for Tiny {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_the_log_opens() {
+    if !common::is_root() {
+        return; // Nobody else may mount.
+    }
+    let place = tempfile::tempdir().unwrap();
+    let logs = place.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    assert!(
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(&logs).status().unwrap().success()
+    );
+    let _tiny = Tiny(logs.clone());
+    let (code, _, err) = ended(place.path(), &[example("ctf.yaml").to_str().unwrap()]);
+    assert!(code == 1 && err.contains("No space left"), "{code} {err}");
+    let log = std::fs::read_dir(&logs).unwrap().flatten().map(|entry| entry.path());
+    let log = log.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "eval")).unwrap();
+    assert_eq!(dump(place.path(), log.to_str().unwrap())["status"], "started");
+}

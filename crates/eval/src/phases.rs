@@ -9,6 +9,7 @@ use sandbox::{Exec, Outcome, Overflow, Sandbox, Snapshot, System, User};
 use serde_json::json;
 
 use crate::journal::{Journal, now};
+use crate::network::Served;
 use crate::place::{Place, Places};
 use crate::sample::Shared;
 use crate::score;
@@ -29,7 +30,7 @@ pub(crate) async fn set_up(
 ) -> Result<(Place, Option<Snapshot>), String> {
     let _span = journal.span("setup", "setup");
     let text = |error: crate::place::PlaceError| chain(&error);
-    let place = places.enter(Phase::Setup, name, None, System::AsLeft, journal).await.map_err(text)?;
+    let mut place = places.enter(Phase::Setup, name, None, System::AsLeft, journal).await.map_err(text)?;
     for (path, content) in &sample.files {
         let bytes = match content {
             FileContent::Text(text) => text.clone().into_bytes(),
@@ -51,7 +52,8 @@ pub(crate) async fn set_up(
         places.advance(&place, Phase::Agent).await.map_err(text)?;
         return Ok((place, None));
     };
-    if let Err(why) = run_setup(&place.sandbox, script, journal).await {
+    let (sandbox, served) = place.parts();
+    if let Err(why) = watched(served, run_setup(sandbox, script, journal)).await {
         let _ = places.leave(place, journal).await;
         return Err(why);
     }
@@ -62,6 +64,17 @@ pub(crate) async fn set_up(
     let prepared = places.freeze(place, journal).await.map_err(text)?;
     let place = places.enter(Phase::Agent, name, Some(&prepared), System::AsLeft, journal).await.map_err(text)?;
     Ok((place, Some(prepared)))
+}
+
+/// Does something in a place, unless nothing watches its network any more: then whatever it came to counts for nothing.
+async fn watched<T>(
+    mut served: Option<&mut Served>,
+    work: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    tokio::select! {
+        done = work => done,
+        why = Place::lost(&mut served) => Err(format!("capture_lost: {why}")),
+    }
 }
 
 async fn run_setup(sandbox: &Sandbox, script: &str, journal: &Journal) -> Result<(), String> {
@@ -124,9 +137,11 @@ pub(crate) async fn score_all(
             (_, Some(score), _) => score,
             (Scorer::Script { script, timeout }, None, Some(places)) => {
                 let system = system.clone();
-                let place = places.enter(Phase::Score, name, scene.as_ref(), system, journal).await.map_err(text)?;
+                let mut place =
+                    places.enter(Phase::Score, name, scene.as_ref(), system, journal).await.map_err(text)?;
                 let timeout = Duration::from_millis(*timeout);
-                let judged = score::by_script(&place.sandbox, script, timeout, sample, state).await;
+                let (sandbox, served) = place.parts();
+                let judged = watched(served, score::by_script(sandbox, script, timeout, sample, state)).await;
                 places.leave(place, journal).await.map_err(text)?;
                 judged?
             }

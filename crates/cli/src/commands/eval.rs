@@ -35,6 +35,10 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 
 pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|(job, image)| {
+        if job.redactor.too_short() > 0 {
+            let text = ": a granted environment value is too short to be taken out of the log";
+            printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
         let name = job.task.name.clone();
