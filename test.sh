@@ -205,13 +205,14 @@ inspect_evals() {
     local place task format status=0 count=0
     place=$(mktemp -d)
     cargo build --release --quiet -p ringfence || return 1
-    for task in first text-only ctf local-approvals; do
+    for task in first text-only ctf allow-list local-approvals; do
         for format in eval json; do
             target/release/ringfence eval "examples/$task.yaml" --log-dir "$place" --log-format "$format" || status=1
             count=$((count + 1))
         done
     done
     "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" "$count" || status=1
+    PATH="$1/bin:$PATH" "$1/bin/python" crates/log/tests/inspect_check.py schema "$place" || status=1
     rm -rf "$place"
     return $status
 }

@@ -30,4 +30,7 @@ for info in logs:
     assert json.loads(dumped.stdout)["eval"]["task"] == header.eval.task
 missing = {"sample_init", "span_begin", "span_end", "model", "tool", "approval", "sandbox", "info", "score"} - kinds
 assert not missing, missing
+# For the check of the schema.
+names = [Path(info.name).name for info in logs]
+(directory / "expected.json").write_text(json.dumps([{"name": name, "header": {"status": "success"}} for name in names]))
 print(f"{len(logs)} logs, events {sorted(kinds)}")
