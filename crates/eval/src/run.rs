@@ -146,8 +146,8 @@ pub async fn evaluate(
     }
     let granted = granted(&job.plan.affordances);
     let total = job.task.dataset.samples.len() * job.task.epochs.count as usize;
-    let needs_places = job.task.dataset.samples.iter().any(|one| sample::needs_place(&job.task, &granted, one));
     let plan = Arc::new(job.plan);
+    let needs_places = job.task.dataset.samples.iter().any(|one| sample::needs_place(&job.task, &plan, &granted, one));
     let places = if needs_places {
         let settings = egress::Settings { upstream: job.settings.dns_upstream, ..egress::Settings::default() };
         let most = job.settings.max_sandboxes.max(1);

@@ -19,7 +19,7 @@ use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, State, Stop, Work};
 use crate::task::{Input, Sample, SampleId, Scorer, Task};
-use crate::tools::Tool;
+use crate::tools::{Kit, Tool};
 
 /// What all samples of an evaluation share.
 pub(crate) struct Shared {
@@ -142,10 +142,10 @@ fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> M
 }
 
 /// Whether a sample needs a place to work in.
-pub(crate) fn needs_place(task: &Task, granted: &[Tool], sample: &Sample) -> bool {
+pub(crate) fn needs_place(task: &Task, plan: &Plan, granted: &[Tool], sample: &Sample) -> bool {
     let works = task.solvers.iter().any(|solver| match solver {
         crate::task::Solver::Agent(agent) => granted.iter().any(|tool| {
-            tool.needs_sandbox()
+            tool.needs_sandbox(plan.file_tools.mode)
                 && agent.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name()))
         }),
         _ => false,
@@ -164,7 +164,7 @@ async fn live(
 ) -> (Option<Stop>, BTreeMap<String, Score>) {
     let name = format!("{}-{epoch}", sample.id);
     let deadline = Instant::now() + Duration::from_millis(shared.plan.limits.time.amount.0);
-    let places = shared.places.as_ref().filter(|_| needs_place(&shared.task, &shared.granted, sample));
+    let places = shared.places.as_ref().filter(|_| needs_place(&shared.task, &shared.plan, &shared.granted, sample));
     let (mut place, mut prepared) = (None, None);
     let mut stop = match places {
         Some(places) => match set_up(places, sample, &name, journal).await {
@@ -220,6 +220,7 @@ async fn solve_in(
         }
         None => (None, None),
     };
+    let kit = Kit::default();
     let work = Work {
         task: &shared.task,
         sample,
@@ -230,6 +231,7 @@ async fn solve_in(
         granted: &shared.granted,
         counters: &shared.counters,
         surroundings: &shared.surroundings,
+        kit: &kit,
     };
     let limit = Duration::from_millis(shared.plan.limits.time.amount.0).as_secs_f64();
     tokio::select! {

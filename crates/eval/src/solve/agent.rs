@@ -11,7 +11,7 @@ use crate::approval::{Decision, decide};
 use crate::journal::{now, unique};
 use crate::score;
 use crate::task::Agent;
-use crate::tools::{Called, Manner, SUBMIT, Tool, call};
+use crate::tools::{Called, Hands, Manner, SUBMIT, Tool, call};
 
 const INSTRUCTIONS: &str = "You are to solve the task with the tools that you have. Call one or more tools in every step. \
     When you are done, call `submit` with your answer.";
@@ -112,7 +112,8 @@ async fn one(work: &Work<'_>, tools: &[Tool], wanted: &ToolCall) -> Result<Calle
                 output: usize::try_from(limits.output.amount.0).unwrap_or(usize::MAX),
                 surroundings: work.surroundings,
             };
-            call(wanted, tools, work.sandbox, manner, work.journal).await
+            let hands = Hands { plan: work.plan, sandbox: work.sandbox, manner, journal: work.journal, kit: work.kit };
+            call(wanted, tools, &hands).await
         }
         Decision::Terminate => {
             let why = last.map_or("", |decided| decided.explanation);

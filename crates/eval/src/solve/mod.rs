@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::journal::{Journal, now};
 use crate::model::{Model, ModelError, ToolInfo};
 use crate::task::{Input, Limits, Sample, Solver, Task};
-use crate::tools::Tool;
+use crate::tools::{Kit, Tool};
 
 pub(crate) use choices::letters;
 
@@ -60,6 +60,8 @@ pub(crate) struct Work<'a> {
     pub(crate) granted: &'a [Tool],
     pub(crate) counters: &'a crate::display::Counters,
     pub(crate) surroundings: &'a crate::Surroundings,
+    /// What the tools remember.
+    pub(crate) kit: &'a Kit,
 }
 
 impl State {

@@ -1,13 +1,29 @@
-//! What a model may call: what each tool takes, and how a call goes wrong.
+//! What a model may call. Start at `catalogue.rs` for what there is, at `call.rs` for how a call is made.
+//!
+//! Whether a tool is granted, the plan has said; whether a call is approved, somebody else says. Whatever goes wrong in a
+//! tool is an answer to the model, of one of the kinds that Inspect's users know.
 
+mod call;
+mod catalogue;
+mod files;
+mod notes;
 mod run;
+mod schema;
+mod session;
+mod web;
+
+use std::time::Duration;
 
 use log::message::{ToolError, ToolErrorKind};
-use serde_json::{Map, Value, json};
+use profile::{FileMode, Plan};
+use sandbox::Sandbox;
 
+use crate::Surroundings;
+use crate::journal::Journal;
 use crate::model::ToolInfo;
 
-pub(crate) use run::{Called, Manner, call};
+pub(crate) use call::call;
+pub(crate) use schema::{Arguments, Kind, Parameter};
 
 /// The tool by which an agent says that it has finished.
 pub(crate) const SUBMIT: &str = "submit";
@@ -17,93 +33,95 @@ pub(crate) const SUBMIT: &str = "submit";
 pub(crate) enum Tool {
     Bash,
     Python,
+    BashSession,
+    ReadFile,
+    WriteFile,
+    EditFile,
+    Ls,
+    DeleteFile,
+    TextEditor,
+    Think,
+    TodoWrite,
+    WebSearch,
+    WebFetch,
     Submit,
 }
 
 impl Tool {
-    pub(crate) const ALL: [Self; 3] = [Self::Bash, Self::Python, Self::Submit];
-
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Bash => "bash",
-            Self::Python => "python",
-            Self::Submit => SUBMIT,
-        }
-    }
-
     /// Whether it needs a sandbox to run in.
-    pub(crate) fn needs_sandbox(self) -> bool {
-        self != Self::Submit
-    }
-
-    /// Its one argument, and what that is.
-    fn argument(self) -> (&'static str, &'static str) {
+    pub(crate) fn needs_sandbox(self, files: FileMode) -> bool {
         match self {
-            Self::Bash => ("command", "The command to run"),
-            Self::Python => ("code", "The Python code to run"),
-            Self::Submit => ("answer", "The answer"),
+            Self::Bash | Self::Python | Self::BashSession | Self::WebFetch => true,
+            Self::ReadFile | Self::WriteFile | Self::EditFile | Self::Ls | Self::DeleteFile | Self::TextEditor => {
+                files == FileMode::Sandbox
+            }
+            Self::Think | Self::TodoWrite | Self::WebSearch | Self::Submit => false,
         }
     }
 
     pub(crate) fn info(self) -> ToolInfo {
-        let (argument, about) = self.argument();
-        let description = match self {
-            Self::Bash => "Run a command with bash and get what it prints.",
-            Self::Python => "Run Python code and get what it prints; print what you want to see.",
-            Self::Submit => "Say that the task is done, with its answer.",
-        };
-        let parameters = json!({
-            "type": "object",
-            "properties": {argument: {"type": "string", "description": about}},
-            "required": [argument],
-            "additionalProperties": false,
-        });
-        ToolInfo { name: self.name(), description, parameters }
-    }
-
-    /// The argument of a call, if the call is sound.
-    pub(crate) fn argument_of(self, arguments: &Map<String, Value>) -> Result<String, ToolError> {
-        let (argument, _) = self.argument();
-        if let Some(other) = arguments.keys().find(|key| *key != argument) {
-            return Err(parsing(format!("`{}` takes no argument `{other}`; it takes `{argument}`", self.name())));
-        }
-        match arguments.get(argument) {
-            Some(Value::String(text)) => Ok(text.clone()),
-            // Models write numbers and truths where a text is meant.
-            Some(value @ (Value::Number(_) | Value::Bool(_))) if self == Self::Submit => Ok(value.to_string()),
-            Some(other) => Err(parsing(format!("`{argument}` of `{}` must be a text, found {other}", self.name()))),
-            None => Err(parsing(format!("`{}` needs the argument `{argument}`", self.name()))),
-        }
+        let parameters = schema::schema(self.parameters());
+        ToolInfo { name: self.name(), description: self.description(), parameters }
     }
 }
 
-pub(crate) fn parsing(message: String) -> ToolError {
-    ToolError { kind: ToolErrorKind::Parsing, message }
+/// How calls are made.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    pub(crate) timeout: Duration,
+    /// Bytes that the model is shown.
+    pub(crate) output: usize,
+    pub(crate) surroundings: &'a Surroundings,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What one sample's tools remember from call to call.
+#[derive(Default)]
+pub(crate) struct Kit {
+    pub(crate) files: files::Files,
+    pub(crate) shell: session::Shell,
+    pub(crate) notes: notes::Notes,
+    pub(crate) search: web::Search,
+}
 
-    fn arguments(value: Value) -> Map<String, Value> {
-        match value {
-            Value::Object(map) => map,
-            _ => Map::new(),
-        }
+/// Everything that a call has at hand.
+#[derive(Clone, Copy)]
+pub(crate) struct Hands<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) sandbox: Option<&'a Sandbox>,
+    pub(crate) manner: Manner<'a>,
+    pub(crate) journal: &'a Journal,
+    pub(crate) kit: &'a Kit,
+}
+
+/// What a call gave.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Called {
+    pub(crate) content: String,
+    /// Bytes before and after cutting.
+    pub(crate) truncated: Option<(u64, u64)>,
+    pub(crate) error: Option<ToolError>,
+    /// The answer, where that was submitted.
+    pub(crate) submitted: Option<String>,
+    /// Whether the sandbox died.
+    pub(crate) died: bool,
+}
+
+impl Called {
+    /// What it gave is these words.
+    pub(crate) fn said(content: impl Into<String>) -> Self {
+        Self { content: content.into(), truncated: None, error: None, submitted: None, died: false }
     }
 
-    #[test]
-    fn arguments_are_checked() {
-        let of = |value| Tool::Bash.argument_of(&arguments(value)).map_err(|error| error.kind);
-        assert_eq!(of(json!({"command": "ls"})), Ok("ls".to_owned()));
-        for wrong in [json!({}), json!({"command": 1}), json!({"cmd": "ls"}), json!({"command": "ls", "user": "root"})]
-        {
-            assert_eq!(of(wrong), Err(ToolErrorKind::Parsing));
-        }
-        assert_eq!(Tool::Submit.argument_of(&arguments(json!({"answer": 42}))).ok(), Some("42".to_owned()));
+    pub(crate) fn failed(error: ToolError) -> Self {
+        Self { content: error.message.clone(), error: Some(error), ..Self::said("") }
+    }
+
+    /// It failed in this way.
+    pub(crate) fn error(kind: ToolErrorKind, message: impl Into<String>) -> Self {
+        Self::failed(ToolError { kind, message: message.into() })
     }
 }

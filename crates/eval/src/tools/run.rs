@@ -1,88 +1,28 @@
-//! A call of a tool, from its arguments to what the model is shown.
-
-use std::time::Duration;
+//! Commands and code in the sandbox.
 
 use log::event::What;
-use log::message::{ToolCall, ToolError, ToolErrorKind};
+use log::message::{ToolError, ToolErrorKind};
 use sandbox::{Exec, FailureKind, Outcome, Overflow, Sandbox, SessionError, User};
 use serde_json::json;
 
-use super::{Tool, parsing};
-use crate::Surroundings;
-use crate::journal::{Journal, now};
+use super::{Called, Hands};
+use crate::journal::now;
 
 /// The most that is read of one call's streams; the model is shown less.
 const READ: usize = 10 << 20;
 
-/// How calls are made.
-#[derive(Clone, Copy)]
-pub(crate) struct Manner<'a> {
-    pub(crate) timeout: Duration,
-    /// Bytes that the model is shown.
-    pub(crate) output: usize,
-    pub(crate) surroundings: &'a Surroundings,
+/// Runs a command by a login shell.
+pub(super) async fn bash(command: &str, sandbox: &Sandbox, hands: &Hands<'_>) -> Called {
+    run(sandbox, ["bash", "--login", "-c", command].map(str::to_owned).to_vec(), "", hands).await
 }
 
-/// What a call gave.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Called {
-    pub(crate) content: String,
-    /// Bytes before and after cutting.
-    pub(crate) truncated: Option<(u64, u64)>,
-    pub(crate) error: Option<ToolError>,
-    /// The answer, where that was submitted.
-    pub(crate) submitted: Option<String>,
-    /// Whether the sandbox died.
-    pub(crate) died: bool,
+/// Runs Python code, read from its standard input.
+pub(super) async fn python(code: &str, sandbox: &Sandbox, hands: &Hands<'_>) -> Called {
+    run(sandbox, vec!["python3".into(), "-".into()], code, hands).await
 }
 
-impl Called {
-    fn said(content: String) -> Self {
-        Self { content, truncated: None, error: None, submitted: None, died: false }
-    }
-
-    pub(crate) fn failed(error: ToolError) -> Self {
-        Self { content: error.message.clone(), error: Some(error), ..Self::said(String::new()) }
-    }
-}
-
-/// Makes one call; whatever goes wrong is an answer to the model.
-pub(crate) async fn call(
-    call: &ToolCall,
-    offered: &[Tool],
-    sandbox: Option<&Sandbox>,
-    manner: Manner<'_>,
-    journal: &Journal,
-) -> Called {
-    if let Some(why) = &call.parse_error {
-        return Called::failed(parsing(why.clone()));
-    }
-    let Some(tool) = Tool::named(&call.function).filter(|tool| offered.contains(tool)) else {
-        let names: Vec<&str> = offered.iter().map(|tool| tool.name()).collect();
-        let text = format!("there is no tool `{}`; the tools are: {}", call.function, names.join(", "));
-        return Called::failed(parsing(text));
-    };
-    let argument = match tool.argument_of(&call.arguments) {
-        Ok(argument) => argument,
-        Err(error) => return Called::failed(error),
-    };
-    match (tool, sandbox) {
-        (Tool::Submit, _) => Called { submitted: Some(argument.clone()), ..Called::said(argument) },
-        (_, None) => Called::failed(ToolError {
-            kind: ToolErrorKind::SandboxUnavailable,
-            message: "there is no sandbox to run it in".into(),
-        }),
-        (Tool::Bash, Some(sandbox)) => {
-            let argv = ["bash", "--login", "-c", &argument].map(str::to_owned).to_vec();
-            run(sandbox, argv, "", manner, journal).await
-        }
-        (Tool::Python, Some(sandbox)) => {
-            run(sandbox, vec!["python3".into(), "-".into()], &argument, manner, journal).await
-        }
-    }
-}
-
-async fn run(sandbox: &Sandbox, argv: Vec<String>, input: &str, manner: Manner<'_>, journal: &Journal) -> Called {
+async fn run(sandbox: &Sandbox, argv: Vec<String>, input: &str, hands: &Hands<'_>) -> Called {
+    let Hands { manner, journal, .. } = hands;
     let exec = Exec {
         argv,
         env: manner.surroundings.environment.clone(),
@@ -127,7 +67,7 @@ async fn run(sandbox: &Sandbox, argv: Vec<String>, input: &str, manner: Manner<'
     called
 }
 
-fn failed(error: &SessionError) -> Called {
+pub(super) fn failed(error: &SessionError) -> Called {
     let (kind, died) = match error {
         SessionError::Died(_) => (ToolErrorKind::SandboxUnavailable, true),
         SessionError::Failed { kind, .. } => (
@@ -145,7 +85,7 @@ fn failed(error: &SessionError) -> Called {
 }
 
 /// Keeps the beginning and the end, and says that something is missing.
-fn cut(text: String, limit: usize, tail_only: bool) -> Called {
+pub(super) fn cut(text: String, limit: usize, tail_only: bool) -> Called {
     let length = text.len();
     if length <= limit && !tail_only {
         return Called::said(text);
