@@ -39,8 +39,13 @@ impl Audit {
     /// Events that belong into the chain: decisions, verdicts, limits, sandboxes.
     pub(crate) fn hear(&self, what: &What) -> Result<(), log::audit::AuditError> {
         match what {
-            What::Approval { call, approver, decision, .. } => {
-                self.record("approval", json!({"tool": call.function, "approver": approver, "decision": decision}))
+            What::Approval { call, approver, decision, explanation, metadata, .. } => {
+                let mut data = metadata.clone().unwrap_or_default();
+                data.insert("tool".into(), json!(call.function));
+                data.insert("approver".into(), json!(approver));
+                data.insert("decision".into(), json!(decision));
+                data.insert("explanation".into(), json!(explanation));
+                self.record("approval", Value::Object(data))
             }
             What::SampleLimit { kind, limit, .. } => self.record("limit", json!({"type": kind, "limit": limit})),
             What::Info { data, .. } => match data.get("kind").and_then(Value::as_str) {

@@ -1,6 +1,6 @@
 //! What a log says before its samples: who was asked what, in which profile, with what it could reach.
 
-use profile::{Approval, Plan};
+use profile::Plan;
 use serde_json::{Map, Value, json};
 
 use crate::Job;
@@ -55,7 +55,11 @@ fn own(job: &Job) -> Value {
         "withheld": withheld,
         "residual": residual,
         "image": image,
-        "approval": job.plan.approval.as_ref().map(|approval| json!({"policy": approval, "means": approval.summary()})),
+        "approval": job.plan.approval.as_ref().map(|approval| {
+            let mut policy = job.policy.to_json();
+            policy["means"] = json!(approval.summary());
+            policy
+        }),
         "host": job.facts,
     })
 }
@@ -72,13 +76,7 @@ fn config(job: &Job) -> Value {
             Reducer::Max => "max",
         })
         .collect();
-    let approval = plan.approval.as_ref().map(|approval| {
-        let name = match approval {
-            Approval::Ci | Approval::Dev | Approval::Prod | Approval::Operator => approval.to_string(),
-            Approval::Policy(_) => "policy".into(),
-        };
-        json!({"approvers": [{"name": name, "tools": "*", "params": {}}]})
-    });
+    let approval = plan.approval.as_ref().map(|_| job.policy.approvers());
     let mut config = Map::new();
     config.insert("epochs".into(), json!(task.epochs.count));
     config.insert("epochs_reducer".into(), json!(reducers));

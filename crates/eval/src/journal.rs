@@ -69,6 +69,11 @@ impl Journal {
         self.start.elapsed()
     }
 
+    /// How long the sample has waited for others.
+    pub(crate) fn waited_so_far(&self) -> Duration {
+        self.state().waited
+    }
+
     /// Time that is not the sample's own.
     pub(crate) fn waited(&self, time: Duration) {
         self.state().waited += time;

@@ -1,14 +1,16 @@
 //! The gateway of an evaluation: one for all its sandboxes, and whose record is whose.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use egress::{Attachment, Counters, GatewayError, GatewayProcess, Notice, Outcome, Record, Settings};
+use egress::{Asked, Attachment, Counters, Decider, GatewayError, GatewayProcess, Notice, Outcome, Record, Settings};
 use profile::Egress;
 use sandbox::Capture;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
+use crate::approval::Gate;
 use crate::journal::Journal;
 
 /// Network events of one sample that are kept; what comes after is counted.
@@ -19,6 +21,8 @@ struct Watcher {
     events: u64,
     lost: watch::Sender<Option<String>>,
     attachment: Option<u32>,
+    /// Who is asked about names that no rule lists; nobody but while the agent works.
+    gate: Option<Arc<Gate>>,
 }
 
 #[derive(Default)]
@@ -47,9 +51,11 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl Network {
-    pub(crate) async fn start(settings: Settings) -> Result<Self, GatewayError> {
-        let (gateway, notices) = GatewayProcess::start(settings, None).await?;
+    /// `asking` says whether anybody is ever asked about names that no rule lists.
+    pub(crate) async fn start(settings: Settings, asking: bool) -> Result<Self, GatewayError> {
         let table = Arc::new(Mutex::new(Table::default()));
+        let decider = asking.then(|| Arc::new(Asking(Arc::clone(&table))) as Arc<dyn Decider>);
+        let (gateway, notices) = GatewayProcess::start(settings, decider).await?;
         let listening = tokio::spawn(listen(notices, Arc::clone(&table)));
         Ok(Self { gateway, table, _listening: listening })
     }
@@ -68,7 +74,7 @@ impl Network {
         journal: &Journal,
     ) -> Result<Served, GatewayError> {
         let (tell, lost) = watch::channel(lock(&self.table).gone.clone());
-        let watcher = Watcher { journal: journal.clone(), events: 0, lost: tell, attachment: None };
+        let watcher = Watcher { journal: journal.clone(), events: 0, lost: tell, attachment: None, gate: None };
         lock(&self.table).watchers.insert(name.to_owned(), watcher);
         let attached = self.gateway.attach(name, egress, capture).await;
         let mut table = lock(&self.table);
@@ -91,11 +97,33 @@ impl Network {
         self.gateway.replace(served.attachment, egress).await
     }
 
+    /// Who is asked from now on about names that no rule lists.
+    pub(crate) fn ask(&self, served: &Served, gate: Option<Arc<Gate>>) {
+        if let Some(watcher) = lock(&self.table).watchers.get_mut(&served.name) {
+            watcher.gate = gate;
+        }
+    }
+
     /// Ends a sandbox's network; all its records have come.
     pub(crate) async fn detach(&self, served: Served) -> Option<Counters> {
         let counters = self.gateway.detach(served.attachment).await.ok();
         lock(&self.table).watchers.remove(&served.name);
         counters
+    }
+}
+
+/// Has the sample's own gate decide; the gateway asks only where a name is neither listed nor denied.
+struct Asking(Arc<Mutex<Table>>);
+
+impl Decider for Asking {
+    fn decide(&self, asked: Asked) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        let gate = lock(&self.0).watchers.get(&asked.sandbox).and_then(|watcher| watcher.gate.clone());
+        Box::pin(async move {
+            match gate {
+                Some(gate) => gate.name(&asked.name).await,
+                None => false,
+            }
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use sandbox::{Capture, Containers, Pool, Request, Sandbox, Snapshot, StartError,
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::approval::Gate;
 use crate::journal::Journal;
 use crate::network::{Network, Served};
 
@@ -65,14 +66,14 @@ impl Places {
         request: Option<Request>,
         most: usize,
         warm: usize,
-        settings: egress::Settings,
+        (settings, asking): (egress::Settings, bool),
     ) -> Result<Self, PlaceError> {
         let kind = match (plan.provider, request) {
             (Provider::Local, _) => Kind::Local,
             (Provider::Container, Some(request)) => {
                 let engine = Containers::start(run)?;
                 let captured = request.network == sandbox::Network::Captured;
-                let network = if captured { Some(Network::start(settings).await?) } else { None };
+                let network = if captured { Some(Network::start(settings, asking).await?) } else { None };
                 let pool = Pool::new(engine.clone(), request.clone(), warm.min(most));
                 Kind::Container(Box::new(Engine { containers: engine, request, pool, network }))
             }
@@ -151,6 +152,13 @@ impl Places {
             network.replace(served, self.egress(phase)?).await?;
         }
         Ok(())
+    }
+
+    /// Who is asked from now on about names that no rule lists.
+    pub(crate) fn ask(&self, place: &Place, gate: Option<Arc<Gate>>) {
+        if let (Some(network), Some(served)) = (self.network(), &place.served) {
+            network.ask(served, gate);
+        }
     }
 
     /// Ends a phase: its processes and connections are gone, its files are kept where they can be.

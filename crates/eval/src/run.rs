@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use log::message::Usage;
 use log::{End, Format, Recorder, Start, Status};
 use profile::{Affordance, Plan};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::approval::{Context, Key, Person, Policy};
 use crate::audit::Audit;
 use crate::display::{Counters, Display, Progress};
 use crate::journal::{now, unique};
@@ -81,6 +84,12 @@ pub struct Job {
     pub settings: Settings,
     /// What must not be written: values of the environment that the task grants.
     pub redactor: log::Redactor,
+    /// Who is asked about calls.
+    pub policy: Policy,
+    /// Somebody who can be asked; absent means that nobody is there.
+    pub person: Option<Arc<dyn Person>>,
+    /// The key under which arguments are told apart in the audit chain; absent means one that nobody learns.
+    pub audit_key: Option<SecretString>,
     /// What was found out about this host, for the log.
     pub facts: Value,
     /// The version of the task's files, for the log.
@@ -139,7 +148,10 @@ pub async fn evaluate(
     let audit = Audit::new(log::audit::Audit::create(&log::audit::Audit::beside(&recorder.path()))?);
     audit.record(
         "start",
-        json!({"eval_id": eval_id, "plan": job.plan.hash(), "profile": job.plan.profile.to_string()}),
+        json!({
+            "eval_id": eval_id, "plan": job.plan.hash(), "profile": job.plan.profile.to_string(),
+            "approval": job.policy.to_json(), "key": if job.audit_key.is_some() { "given" } else { "random" },
+        }),
     )?;
     for affordance in &job.plan.affordances {
         audit.record("affordance", json!(affordance))?;
@@ -149,14 +161,24 @@ pub async fn evaluate(
     let plan = Arc::new(job.plan);
     let needs_places = job.task.dataset.samples.iter().any(|one| sample::needs_place(&job.task, &plan, &granted, one));
     let places = if needs_places {
-        let settings = egress::Settings { upstream: job.settings.dns_upstream, ..egress::Settings::default() };
+        let mut settings = egress::Settings { upstream: job.settings.dns_upstream, ..egress::Settings::default() };
+        let asking = job.policy.asks_for_names();
+        if let Some(time) = asking {
+            settings.limits.decide = time + Duration::from_secs(1);
+        }
         let most = job.settings.max_sandboxes.max(1);
         let warm = most.min(total).min(4);
         let run = format!("eval-{}-{}", std::process::id(), &eval_id[..8]);
-        Some(Places::open(Arc::clone(&plan), &run, job.request, most, warm, settings).await?)
+        Some(Places::open(Arc::clone(&plan), &run, job.request, most, warm, (settings, asking.is_some())).await?)
     } else {
         None
     };
+    let redactor = Arc::new(job.redactor);
+    let key = match &job.audit_key {
+        Some(key) => Key::new(key.expose_secret().as_bytes()),
+        None => Key::new(format!("{}{}", unique(), unique()).as_bytes()),
+    };
+    let approvals = Arc::new(Context { policy: job.policy, person: job.person, key, redactor: Arc::clone(&redactor) });
     let shared = Arc::new(Shared {
         scorers: score::names(&job.task.scorers),
         task: job.task,
@@ -166,7 +188,8 @@ pub async fn evaluate(
         places,
         recorder: recorder.clone(),
         audit: audit.clone(),
-        redactor: Arc::new(job.redactor),
+        redactor,
+        approvals,
         surroundings: job.surroundings,
         granted,
         counters: Counters::default(),

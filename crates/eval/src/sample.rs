@@ -10,6 +10,7 @@ use profile::Plan;
 use sandbox::System;
 use serde_json::{Map, Value, json};
 
+use crate::approval::{Context, Gate};
 use crate::display::Counters;
 use crate::journal::{Journal, now, profile_data, unique};
 use crate::model;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) recorder: log::Recorder,
     pub(crate) audit: crate::audit::Audit,
     pub(crate) redactor: Arc<log::Redactor>,
+    pub(crate) approvals: Arc<Context>,
     pub(crate) surroundings: Surroundings,
     pub(crate) granted: Vec<Tool>,
     pub(crate) scorers: Vec<String>,
@@ -66,6 +68,7 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
     {
         let _span = journal.span("init", "init");
         journal.info(profile_data(&shared.plan.profile.to_string(), &shared.plan_hash));
+        journal.info(affordances(&shared.plan));
         journal.event(What::SampleInit { sample: described(sample), state: json!({"messages": state.messages}) });
     }
     let (stop, scores) = live(shared, sample, epoch, &mut state, &journal).await;
@@ -95,6 +98,23 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
     Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, usage: state.usage })
+}
+
+/// What the agent may use and why, and what not: told before it is asked anything.
+fn affordances(plan: &Plan) -> Value {
+    let granted = plan.affordances.iter().map(|affordance| {
+        let mut told = json!(affordance);
+        told["reason"] = json!(match affordance.kind {
+            profile::Kind::Tool =>
+                format!("{} grants what needs {} and reaches {}", plan.profile, affordance.needs, affordance.reach),
+            profile::Kind::Mount | profile::Kind::Environment => "the task states it".to_owned(),
+        });
+        told
+    });
+    let withheld = plan.withheld.iter().map(|one| json!({"name": one.name, "reason": one.reason.to_string()}));
+    json!({
+        "kind": "affordances", "granted": granted.collect::<Vec<_>>(), "withheld": withheld.collect::<Vec<_>>(),
+    })
 }
 
 /// The sample as its data set has it.
@@ -178,7 +198,15 @@ async fn live(
         None => None,
     };
     if stop.is_none() {
-        stop = solve_in(shared, sample, state, journal, place.as_mut(), deadline).await.err();
+        let (keeper, plan) = (Arc::clone(&shared.approvals), Arc::clone(&shared.plan));
+        let gate = Arc::new(Gate::new(keeper, plan, sample.id.to_json(), epoch, journal.clone()));
+        if let (Some(places), Some(place)) = (places, &place) {
+            places.ask(place, Some(Arc::clone(&gate)));
+        }
+        stop = solve_in(shared, (sample, &gate), state, journal, place.as_mut(), deadline).await.err();
+        if let (Some(places), Some(place)) = (places, &place) {
+            places.ask(place, None);
+        }
     }
     match &stop {
         Some(Stop::Limit { kind, limit, message }) => {
@@ -205,7 +233,7 @@ async fn live(
 /// Asks the model, until the answer, the end of the time, or the loss of the network.
 async fn solve_in(
     shared: &Shared,
-    sample: &Sample,
+    (sample, gate): (&Sample, &Gate),
     state: &mut State,
     journal: &Journal,
     place: Option<&mut Place>,
@@ -231,6 +259,7 @@ async fn solve_in(
         granted: &shared.granted,
         counters: &shared.counters,
         surroundings: &shared.surroundings,
+        gate,
         kit: &kit,
     };
     let limit = Duration::from_millis(shared.plan.limits.time.amount.0).as_secs_f64();

@@ -108,9 +108,15 @@ pub enum What {
         approver: String,
         /// `approve`, `modify`, `reject`, `terminate` or `escalate`.
         decision: String,
+        /// The call as it was approved, where that is another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        modified: Option<ToolCall>,
         /// Why.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         explanation: Option<String>,
+        /// How long it took, the arguments' HMAC, what the approval is bound to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Map<String, Value>>,
     },
     /// Something was done in the sandbox.
     Sandbox {

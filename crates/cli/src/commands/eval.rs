@@ -5,20 +5,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eval::task::{Task, TaskOverrides};
-use eval::{EvalFailure, Evaluation, FailOn, Job, Settings, Surroundings};
+use eval::{EvalFailure, Evaluation, FailOn, Job, Person, Policy, PolicyError, Settings, Surroundings};
 use image::{ImageError, Opened};
 use log::{Redactor, Status};
-use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request};
+use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Source};
 use sandbox::StartError;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::ask::Terminal;
 use super::eval_display::Shown;
 use super::{container, exec, images, input, plan};
 use crate::args::EvalArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
+
+/// The key under which the audit chain tells arguments apart, so that somebody who has it can check.
+const AUDIT_KEY: &str = "RINGFENCE_AUDIT_KEY";
+/// How the names of variables end that hold keys.
+const KEY_NAMES: [&str; 6] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_PAT"];
 
 enum Obstacle {
     Plan(plan::Obstacle),
@@ -44,6 +50,11 @@ pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
         let name = job.task.name.clone();
         let profile = job.plan.profile;
         let shown = Arc::new(Shown::new(&name));
+        let person = {
+            let _inside = runtime.enter();
+            Terminal::open(Arc::clone(&shown)).map(|terminal| Arc::new(terminal) as Arc<dyn Person>)
+        };
+        let job = Job { person, ..job };
         let ended = runtime.block_on(interruptible(job, Arc::clone(&shown)));
         shown.finish();
         runtime.shutdown_background();
@@ -115,15 +126,63 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         dns_upstream: arguments.dns_upstream,
     };
     let revision = revision(Path::new(&arguments.task));
-    let secrets = task.document.environment.values().map(|value| ExposeSecret::expose_secret(value).to_owned());
-    let redactor = Redactor::new(secrets.collect::<Vec<_>>(), log::redact::KEYS);
+    let policy = policy(&request, &plan, Path::new(&arguments.task))?;
+    let redactor = Redactor::new(secrets(&task, &policy), log::redact::KEYS);
+    let audit_key = std::env::var(AUDIT_KEY).ok().filter(|key| !key.is_empty()).map(SecretString::from);
     let facts = json!(facts);
     let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
     let environment = exec::environment(&task.document, &config);
     let surroundings = Surroundings { environment, directory: config.workdir, user: config.user };
     let request = container;
-    let job = Job { task, requested, plan, request, model, surroundings, settings, redactor, facts, revision };
+    let job = Job {
+        task,
+        requested,
+        plan,
+        request,
+        model,
+        surroundings,
+        settings,
+        redactor,
+        policy,
+        person: None,
+        audit_key,
+        facts,
+        revision,
+    };
     Ok((job, image))
+}
+
+/// Who is asked about calls. A file that the task names lies beside it; one that the operator names is where they say.
+fn policy(request: &Request, plan: &Plan, task: &Path) -> Result<Policy, Obstacle> {
+    let of_file =
+        |settled: &&profile::Provenance| settled.setting == "approval" && matches!(settled.source, Source::File(_));
+    let by_file = request.provenance.iter().find(of_file).is_some();
+    let beside = if by_file { task.parent().unwrap_or(Path::new("")) } else { Path::new("") };
+    let tools: Vec<String> = plan.affordances.iter().map(|affordance| affordance.name.clone()).collect();
+    Policy::load(plan.approval.as_ref(), beside, &tools).map_err(|error| match error {
+        PolicyError::Wrong(problems) => problems.into(),
+        PolicyError::Read { ref source, .. } => {
+            let problem =
+                Problem::new(format!("{error}: {source}")).hint("check the path: beside the task, or where you are");
+            Problems {
+                origin: plan.approval.as_ref().map(ToString::to_string).unwrap_or_default(),
+                problems: vec![problem],
+            }
+            .into()
+        }
+    })
+}
+
+/// What must not be written down: values that the task grants, what the policy's programs are given, and our own keys.
+fn secrets(task: &Task, policy: &Policy) -> Vec<String> {
+    let granted = task.document.environment.values().map(|value| ExposeSecret::expose_secret(value).to_owned());
+    let passed = policy.passes();
+    let own = std::env::vars_os().filter_map(|(name, value)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let key = KEY_NAMES.iter().any(|end| name.to_ascii_uppercase().ends_with(end)) || passed.contains(&name);
+        key.then_some(value)
+    });
+    granted.chain(own).collect()
 }
 
 fn planned(

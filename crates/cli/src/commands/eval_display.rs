@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use eval::{Display, Progress};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often a plain line is written.
 const SELDOM: Duration = Duration::from_secs(5);
@@ -36,6 +36,14 @@ impl Shown {
         }
     }
 
+    /// Shows nothing until what this returns is dropped: somebody reads and types.
+    pub(super) fn pause(&self) -> Paused<'_> {
+        if let Some(bar) = &self.bar {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        Paused(self)
+    }
+
     fn line(&self, progress: &Progress) -> String {
         let mut parts = vec![format!("{} running", progress.running)];
         let counts = [
@@ -59,6 +67,17 @@ impl Shown {
         let done = u32::try_from(progress.done).ok().filter(|done| *done > 0)?;
         let open = u32::try_from(progress.total.saturating_sub(progress.done)).ok()?;
         (open > 0).then(|| self.start.elapsed() / done * open)
+    }
+}
+
+/// The display while it is paused.
+pub(super) struct Paused<'a>(&'a Shown);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0.bar {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What each command does: gather, ask, print.
 
+mod ask;
 mod choose;
 mod container;
 mod doctor;

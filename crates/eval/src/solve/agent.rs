@@ -1,17 +1,13 @@
 //! A model that works with tools, one step after the other, until it submits.
 
-use std::time::{Duration, Instant};
+use log::message::{ChatMessage, Said, ToolCall, ToolResult};
 
-use log::event::What;
-use log::message::{ChatMessage, Said, ToolCall, ToolError, ToolErrorKind, ToolResult};
-use serde_json::json;
-
+use super::one_call::one;
 use super::{State, Stop, Work, generate};
-use crate::approval::{Decision, decide};
-use crate::journal::{now, unique};
+use crate::journal::unique;
 use crate::score;
 use crate::task::Agent;
-use crate::tools::{Called, Hands, Manner, SUBMIT, Tool, call};
+use crate::tools::{Called, Tool};
 
 const INSTRUCTIONS: &str = "You are to solve the task with the tools that you have. Call one or more tools in every step. \
     When you are done, call `submit` with your answer.";
@@ -58,13 +54,14 @@ pub(super) async fn run(work: &Work<'_>, agent: &Agent, state: &mut State) -> Re
 }
 
 /// Makes all calls of one step, at the same time; returns what was submitted.
-async fn step(
+pub(super) async fn step(
     work: &Work<'_>,
     tools: &[Tool],
     calls: Vec<ToolCall>,
     state: &mut State,
 ) -> Result<Option<String>, Stop> {
-    let made = calls.iter().map(|call| one(work, tools, call));
+    let said = state.output.as_ref().map(|output| output.completion.clone()).unwrap_or_default();
+    let made = calls.iter().enumerate().map(|(place, call)| one(work, tools, call, &said, place));
     let made: Vec<Result<Called, Stop>> = futures_util::future::join_all(made).await;
     let mut submitted = None;
     for (call, called) in calls.into_iter().zip(made) {
@@ -86,55 +83,4 @@ async fn step(
         }
     }
     Ok(submitted)
-}
-
-/// Asks whether the call may be made, makes it, and writes both down.
-async fn one(work: &Work<'_>, tools: &[Tool], wanted: &ToolCall) -> Result<Called, Stop> {
-    let start = Instant::now();
-    let affordance = work.plan.affordances.iter().find(|affordance| affordance.name == wanted.function);
-    // Finishing needs nobody's approval.
-    let said = if wanted.function == SUBMIT { Vec::new() } else { decide(work.plan.approval.as_ref(), affordance) };
-    for decided in &said {
-        work.journal.event(What::Approval {
-            message: String::new(),
-            call: wanted.clone(),
-            approver: decided.approver.into(),
-            decision: decided.decision.name().into(),
-            explanation: Some(decided.explanation.into()),
-        });
-    }
-    let last = said.last();
-    let called = match last.map_or(Decision::Approve, |decided| decided.decision) {
-        Decision::Approve => {
-            let limits = &work.plan.limits;
-            let manner = Manner {
-                timeout: Duration::from_millis(limits.tool_timeout.amount.0),
-                output: usize::try_from(limits.output.amount.0).unwrap_or(usize::MAX),
-                surroundings: work.surroundings,
-            };
-            let hands = Hands { plan: work.plan, sandbox: work.sandbox, manner, journal: work.journal, kit: work.kit };
-            call(wanted, tools, &hands).await
-        }
-        Decision::Terminate => {
-            let why = last.map_or("", |decided| decided.explanation);
-            work.journal.info(json!({"kind": "approval", "decision": "terminate", "tool": wanted.function}));
-            return Err(Stop::Limit { kind: "operator", limit: 1.0, message: format!("`{}`: {why}", wanted.function) });
-        }
-        Decision::Reject | Decision::Escalate => Called::failed(ToolError {
-            kind: ToolErrorKind::Approval,
-            message: format!("the call was not approved: {}", last.map_or("", |decided| decided.explanation)),
-        }),
-    };
-    work.journal.event(What::Tool {
-        id: wanted.id.clone(),
-        kind: "function".into(),
-        function: wanted.function.clone(),
-        arguments: wanted.arguments.clone(),
-        result: called.content.clone(),
-        truncated: called.truncated,
-        error: called.error.clone(),
-        completed: Some(now()),
-        working_time: Some(start.elapsed().as_secs_f64()),
-    });
-    Ok(called)
 }

@@ -2,6 +2,7 @@
 
 mod agent;
 mod choices;
+mod one_call;
 mod template;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use profile::Plan;
 use sandbox::Sandbox;
 use serde_json::{Map, Value, json};
 
+use crate::approval::Gate;
 use crate::journal::{Journal, now};
 use crate::model::{Model, ModelError, ToolInfo};
 use crate::task::{Input, Limits, Sample, Solver, Task};
@@ -60,6 +62,8 @@ pub(crate) struct Work<'a> {
     pub(crate) granted: &'a [Tool],
     pub(crate) counters: &'a crate::display::Counters,
     pub(crate) surroundings: &'a crate::Surroundings,
+    /// Who says yes to calls.
+    pub(crate) gate: &'a Gate,
     /// What the tools remember.
     pub(crate) kit: &'a Kit,
 }

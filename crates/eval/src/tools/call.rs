@@ -1,6 +1,6 @@
 //! A call, from its arguments to what the model is shown.
 
-use log::message::{ToolCall, ToolErrorKind};
+use log::message::{ToolCall, ToolError, ToolErrorKind};
 use sandbox::Sandbox;
 
 use super::schema::{Arguments, parsing};
@@ -8,7 +8,7 @@ use super::{Called, Hands, Tool, files, notes, run, session, web};
 
 impl Tool {
     /// The arguments of a call, if the call is sound.
-    pub(crate) fn check(self, call: &ToolCall) -> Result<Arguments, log::message::ToolError> {
+    pub(crate) fn check(self, call: &ToolCall) -> Result<Arguments, ToolError> {
         match &call.parse_error {
             Some(why) => Err(parsing(why.clone())),
             None => Arguments::check(self.name(), self.parameters(), &call.arguments),
@@ -16,17 +16,26 @@ impl Tool {
     }
 }
 
-/// Makes one call; whatever goes wrong is an answer to the model.
-pub(crate) async fn call(call: &ToolCall, offered: &[Tool], hands: &Hands<'_>) -> Called {
+/// Which tool is called, if it is offered and the arguments are such as it takes.
+pub(crate) fn sound(call: &ToolCall, offered: &[Tool]) -> Result<Tool, ToolError> {
     let Some(tool) = Tool::named(&call.function).filter(|tool| offered.contains(tool)) else {
         let names: Vec<&str> = offered.iter().map(|tool| tool.name()).collect();
         let shown: String = call.function.chars().take(64).collect();
-        return Called::failed(parsing(format!("there is no tool `{shown}`; the tools are: {}", names.join(", "))));
+        return Err(parsing(format!("there is no tool `{shown}`; the tools are: {}", names.join(", "))));
     };
-    let arguments = match tool.check(call) {
-        Ok(arguments) => arguments,
+    tool.check(call).map(|_| tool)
+}
+
+/// Makes one call; whatever goes wrong is an answer to the model. What is made is what was approved.
+pub(crate) async fn call(call: &ToolCall, offered: &[Tool], hands: &Hands<'_>) -> Called {
+    let checked = sound(call, offered).and_then(|tool| Ok((tool, tool.check(call)?)));
+    let (tool, arguments) = match checked {
+        Ok(checked) => checked,
         Err(error) => return Called::failed(error),
     };
+    if let Err(why) = hands.permit.covers(tool, call, hands.key) {
+        return Called::error(ToolErrorKind::Approval, why);
+    }
     let sandbox = match (tool.needs_sandbox(hands.plan.file_tools.mode), hands.sandbox) {
         (true, None) => return Called::error(ToolErrorKind::SandboxUnavailable, "there is no sandbox to run it in"),
         (_, sandbox) => sandbox,

@@ -19,10 +19,11 @@ use profile::{FileMode, Plan};
 use sandbox::Sandbox;
 
 use crate::Surroundings;
+use crate::approval::{Key, Permit};
 use crate::journal::Journal;
 use crate::model::ToolInfo;
 
-pub(crate) use call::call;
+pub(crate) use call::{call, sound};
 pub(crate) use schema::{Arguments, Kind, Parameter};
 
 /// The tool by which an agent says that it has finished.
@@ -95,6 +96,9 @@ pub(crate) struct Hands<'a> {
     pub(crate) manner: Manner<'a>,
     pub(crate) journal: &'a Journal,
     pub(crate) kit: &'a Kit,
+    /// What was approved.
+    pub(crate) permit: &'a Permit,
+    pub(crate) key: &'a Key,
 }
 
 /// What a call gave.

@@ -135,7 +135,9 @@ pub(crate) fn every_event() -> Vec<Event> {
         call: call(),
         approver: "policy".into(),
         decision: decision.into(),
+        modified: (decision == "modify").then(call),
         explanation: Some("because".into()),
+        metadata: Some(object(json!({"milliseconds": 1.5}))),
     };
     let limit = |kind: &str| What::SampleLimit { kind: kind.into(), message: "enough".into(), limit: Some(3.0) };
     let tool_error = |kind| What::Tool {

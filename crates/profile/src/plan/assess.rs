@@ -104,6 +104,7 @@ fn assess_on(provider: Provider, request: &Request, facts: &Facts) -> Assessment
         affordances: judged.granted,
         withheld: judged.withheld,
         file_tools: request.file_tools.clone(),
+        parallel_calls: request.parallel_calls,
         approval: document.approval.as_ref().map(|approval| approval.value.clone()),
         audit: document.audit.as_ref().map(|audit| audit.value.clone()).unwrap_or_default(),
         justification: document.justification.as_ref().map(|text| text.value.clone()),

@@ -163,6 +163,8 @@ pub struct Plan {
     pub withheld: Vec<NotGranted>,
     /// How the file tools behave.
     pub file_tools: FileToolsInForce,
+    /// Whether calls of one step may be made at the same time; else only the first is approved.
+    pub parallel_calls: bool,
     /// Who says yes to sensitive tools; absent only where none is required.
     pub approval: Option<Approval>,
     /// Where the audit chain goes.

@@ -24,6 +24,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("INSPECT_AGENTS_TOOL_TIMEOUT", "seconds that one tool call may take"),
     ("INSPECT_MAX_TOOL_OUTPUT", "bytes of one tool call's output that the model is shown"),
     ("INSPECT_SANDBOX_PREFLIGHT", "auto, skip or force"),
+    ("INSPECT_DISABLE_TOOL_PARALLEL", "whether only the first call of a step is approved"),
 ];
 
 /// A variable that switches something: unset changes nothing, off narrows it away, on must be granted.
@@ -74,6 +75,8 @@ pub struct Environment {
     pub max_tool_output: Option<Bytes>,
     /// `INSPECT_SANDBOX_PREFLIGHT`.
     pub preflight: Option<Preflight>,
+    /// `INSPECT_DISABLE_TOOL_PARALLEL`.
+    pub disable_parallel: Option<Switch>,
 }
 
 impl Environment {
@@ -93,6 +96,7 @@ impl Environment {
             tool_timeout: reader.value("INSPECT_AGENTS_TOOL_TIMEOUT"),
             max_tool_output: reader.value("INSPECT_MAX_TOOL_OUTPUT"),
             preflight: reader.value("INSPECT_SANDBOX_PREFLIGHT"),
+            disable_parallel: reader.value("INSPECT_DISABLE_TOOL_PARALLEL"),
         };
         if reader.problems.is_empty() {
             Ok(environment)

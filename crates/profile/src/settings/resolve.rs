@@ -70,6 +70,8 @@ pub struct Request {
     pub extra_tools: Vec<Affordance>,
     /// Tools that a setting narrows away, with the setting.
     pub narrowed: BTreeMap<String, String>,
+    /// Whether calls of one step may be made at the same time.
+    pub parallel_calls: bool,
     /// Every setting's value and where it came from.
     pub provenance: Vec<Provenance>,
     /// What the settings ask for beyond the file or the profile.
@@ -113,6 +115,7 @@ impl Request {
             file_tools,
             extra_tools: Vec::new(),
             narrowed: BTreeMap::new(),
+            parallel_calls: true,
             provenance,
             conflicts,
             notes,

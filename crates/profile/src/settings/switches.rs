@@ -16,6 +16,12 @@ impl Request {
             ("INSPECT_ENABLE_WEB_SEARCH", environment.enable_web_search, &[WEB_SEARCH]),
             ("INSPECT_ENABLE_WEB_BROWSER", environment.enable_web_browser, &[WEB_BROWSER]),
         ];
+        if let Some(switch) = environment.disable_parallel {
+            let variable = "INSPECT_DISABLE_TOOL_PARALLEL";
+            self.parallel_calls = switch == Switch::Off;
+            let word = if self.parallel_calls { "on" } else { "off" };
+            self.provenance.push(Provenance::plain("tools.parallel", word, Source::Environment(variable)));
+        }
         for (variable, switch, tools) in switches {
             let Some(switch) = switch else { continue };
             let word = if switch == Switch::On { "on" } else { "off" };
