@@ -137,9 +137,14 @@ pub async fn evaluate(
     cancel: CancellationToken,
 ) -> Result<Evaluation, EvalFailure> {
     let (created, eval_id) = (now(), unique());
+    // Nothing is written before it is without secrets: metadata and parameters are words of others.
+    let without_secrets = |mut value: Value| {
+        job.redactor.value(&mut value);
+        value
+    };
     let start = Start {
-        spec: header::spec(&job, &created, &eval_id),
-        plan: header::plan(&job),
+        spec: without_secrets(header::spec(&job, &created, &eval_id)),
+        plan: without_secrets(header::plan(&job)),
         task: job.task.name.clone(),
         eval_id: eval_id.clone(),
         created: created.clone(),
@@ -315,8 +320,13 @@ fn finish(
     recorder: &Recorder,
     audit: &Audit,
     started: &str,
-    outcome: Outcome,
+    mut outcome: Outcome,
 ) -> Result<Evaluation, EvalFailure> {
+    let without_secrets = |mut value: Value| {
+        shared.redactor.value(&mut value);
+        value
+    };
+    outcome.error = outcome.error.map(|error| shared.redactor.text(&error).into_owned());
     let status = match (&outcome.error, outcome.cancelled) {
         (Some(_), _) => Status::Error,
         (None, true) => Status::Cancelled,
@@ -325,8 +335,9 @@ fn finish(
     audit.record("end", json!({"done": outcome.progress.done, "failed": outcome.progress.failed}))?;
     let head = audit.head();
     let (epochs, total) = (&shared.task.epochs, shared.task.dataset.samples.len() * shared.task.epochs.count as usize);
-    let results = score::results(&outcome.judged, &shared.scorers, &epochs.reducers, epochs.count, total);
-    let reductions = score::reductions(&outcome.judged, &shared.scorers, &epochs.reducers);
+    let results =
+        without_secrets(score::results(&outcome.judged, &shared.scorers, &epochs.reducers, epochs.count, total));
+    let reductions = without_secrets(score::reductions(&outcome.judged, &shared.scorers, &epochs.reducers));
     let finished = recorder.finish(End {
         status,
         results: Some(results.clone()),

@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use image::Digest;
 
+pub(crate) mod evaluation;
+pub(crate) mod terminal;
+
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -7,6 +7,7 @@
 
 mod addresses;
 mod answers;
+mod asked;
 mod bytes;
 mod clients;
 mod escapes;

@@ -13,6 +13,8 @@ mod permit;
 mod person;
 mod policy;
 mod predicate;
+#[cfg(test)]
+mod tests;
 mod view;
 mod words;
 
