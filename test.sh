@@ -112,7 +112,7 @@ lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     debian busybox busybox-static
     tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
