@@ -205,7 +205,7 @@ inspect_evals() {
     local place task format status=0 count=0
     place=$(mktemp -d)
     cargo build --release --quiet -p ringfence || return 1
-    for task in first text-only ctf allow-list local-approvals; do
+    for task in first text-only ctf allow-list local-approvals iterative; do
         for format in eval json; do
             target/release/ringfence eval "examples/$task.yaml" --log-dir "$place" --log-format "$format" || status=1
             count=$((count + 1))

@@ -58,7 +58,7 @@ pub(super) async fn run(work: &Work<'_>, agent: &Agent, state: &mut State) -> Re
 }
 
 /// Makes all calls of one step, at the same time; returns what was submitted.
-async fn step(
+pub(super) async fn step(
     work: &Work<'_>,
     tools: &[Tool],
     calls: Vec<ToolCall>,
