@@ -1,5 +1,5 @@
 //! `bash_session`: a shell that stays from call to call, in real sandboxes.
-#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
 
 mod common;
 
@@ -22,9 +22,8 @@ fn bash(command: &str) -> Value {
     json!({"name": "bash", "arguments": {"command": command}})
 }
 
-/// Runs an evaluation of one sample whose model makes these calls, step by step; returns the tool events but the last, and
-/// the whole log.
-fn run(place: &Path, profile: &str, more: &str, steps: &[Vec<Value>]) -> (Vec<Value>, Value) {
+/// A task of one sample whose model makes these calls, step by step.
+fn task(profile: &str, more: &str, steps: &[Vec<Value>]) -> String {
     let mut text = format!(
         "name: session\n{profile}\ntools: [bash, bash_session, submit]\n{more}\
          dataset: [{{id: one, input: go, target: done}}]\nsolver: {{kind: agent, max_steps: 50}}\nscorer: includes\nmock:\n"
@@ -33,17 +32,27 @@ fn run(place: &Path, profile: &str, more: &str, steps: &[Vec<Value>]) -> (Vec<Va
         writeln!(text, "  - {{tool_calls: {}}}", json!(calls)).unwrap();
     }
     text.push_str("  - {tool_calls: [{name: submit, arguments: {answer: done}}]}\n");
+    text
+}
+
+/// Runs it: the exit code and the whole log.
+fn evaluate(place: &Path, text: &str) -> (i32, Value) {
     let path = place.join("task.yaml");
     std::fs::write(&path, text).unwrap();
     let mut command = common::command(place);
     command.arg("--json").arg("eval").arg(&path).arg("--log-dir").arg(place.join("logs"));
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     let dump = common::command(place).args(["log", "dump", result["log"].as_str().unwrap()]).output().unwrap();
-    let log: Value = serde_json::from_slice(&dump.stdout).unwrap();
+    (output.status.code().unwrap(), serde_json::from_slice(&dump.stdout).unwrap())
+}
+
+/// Runs a task that submits; returns the tool events but the last, and the whole log.
+fn run(place: &Path, profile: &str, more: &str, steps: &[Vec<Value>]) -> (Vec<Value>, Value) {
+    let (code, log) = evaluate(place, &task(profile, more, steps));
     let sample = &log["samples"][0];
-    assert!(sample["error"].is_null(), "{}", sample["error"]);
+    assert!(code == 0 && sample["error"].is_null(), "{code} {}", sample["error"]);
     let events = sample["events"].as_array().unwrap();
     let mut tools: Vec<Value> = events.iter().filter(|event| event["event"] == "tool").cloned().collect();
     assert_eq!(tools.pop().map(|last| last["function"].clone()), Some("submit".into()));
@@ -212,17 +221,30 @@ fn a_shell_does_not_outlive_its_sample() {
 fn a_sample_ends_at_its_limit_whatever_its_shell_does() {
     let place = tempfile::tempdir().unwrap();
     let start = Instant::now();
-    let text = format!(
-        "name: session\n{CONTAINER}\ntools: [bash_session, submit]\nlimits: {{time: 2, tool_timeout: 60}}\n\
-         dataset: [{{id: one, input: go, target: done}}]\nsolver: agent\nscorer: includes\n\
-         mock: [{{tool_calls: [{}]}}]\n",
-        shell("type_submit", "sleep 100")
-    );
-    let path = place.path().join("task.yaml");
-    std::fs::write(&path, text).unwrap();
-    let mut command = common::command(place.path());
-    command.arg("--json").arg("eval").arg(&path).arg("--log-dir").arg(place.path().join("logs"));
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let steps = [vec![shell("type_submit", "sleep 100")]];
+    let (code, log) = evaluate(place.path(), &task(CONTAINER, "limits: {time: 2, tool_timeout: 60}\n", &steps));
+    assert_eq!((code, log["samples"][0]["limit"]["type"].as_str()), (0, Some("time")));
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_shell_whose_sandbox_dies_fails_its_sample() {
+    let place = tempfile::tempdir().unwrap();
+    // Without isolation, a process may end whoever holds it: its keeper's parent.
+    let steps = [vec![shell("type_submit", "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)")], vec![shell("read", "")]];
+    let (code, log) = evaluate(place.path(), &task(LOCAL, "", &steps));
+    let why = log["samples"][0]["error"]["message"].as_str().unwrap_or_default();
+    assert!(code == 1 && why.contains("the sandbox is gone"), "{code} {why}");
+}
+
+#[test]
+fn an_image_without_bash_has_no_shell_and_says_so() {
+    let place = tempfile::tempdir().unwrap();
+    common::sh(place.path(), "mkdir -p root/bin root/etc root/tmp; cp \"$(command -v busybox)\" root/bin/sh");
+    let image = format!("{CONTAINER}\nimage: dir:{}", place.path().join("root").display());
+    let (tools, _) = run(place.path(), &image, "", &[vec![shell("type_submit", "echo hi")], vec![shell("read", "")]]);
+    for tool in &tools {
+        assert_eq!(tool["error"]["type"], "file_not_found", "{tool}");
+        assert!(tool["result"].as_str().unwrap().contains("no bash"), "{tool}");
+    }
 }
