@@ -112,7 +112,7 @@ lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     debian busybox busybox-static
     tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
@@ -206,7 +206,7 @@ inspect_evals() {
     local place task format status=0 count=0
     place=$(mktemp -d)
     cargo build --release --quiet -p ringfence || return 1
-    for task in first text-only ctf allow-list local-approvals; do
+    for task in first text-only ctf allow-list local-approvals iterative; do
         for format in eval json; do
             target/release/ringfence eval "examples/$task.yaml" --log-dir "$place" --log-format "$format" || status=1
             count=$((count + 1))
@@ -240,7 +240,7 @@ as_plain_user() {
     local directory programs program status=0
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

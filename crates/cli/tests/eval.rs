@@ -91,6 +91,109 @@ fn examples_run_or_are_refused_as_they_say() {
     }
 }
 
+fn events<'a>(log: &'a Value, kind: &str) -> Vec<&'a Value> {
+    log["samples"][0]["events"].as_array().unwrap().iter().filter(|event| event["event"] == kind).collect()
+}
+
+/// What of our own was said, by its kind.
+fn said<'a>(log: &'a Value, kind: &str) -> Vec<&'a Value> {
+    events(log, "info").into_iter().map(|event| &event["data"]).filter(|data| data["kind"] == kind).collect()
+}
+
+#[test]
+fn small_steps_run_commands_only_when_asked() {
+    let place = tempfile::tempdir().unwrap();
+    let path = example("iterative.yaml");
+    let path = path.to_str().unwrap();
+    for (given, ran) in [(vec![path], false), (vec![path, "-T", "enable_exec=true"], true)] {
+        let (code, result, err) = ended(place.path(), &given);
+        assert_eq!(code, 0, "{err}");
+        assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
+        let log = dump(place.path(), result["log"].as_str().unwrap());
+        let offered: Vec<&str> = events(&log, "model")[0]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(offered.contains(&"bash"), ran, "{offered:?}");
+        assert!(offered.contains(&"todo_write") && !offered.contains(&"submit"), "{offered:?}");
+        // Every call was put to somebody.
+        let tools = events(&log, "tool");
+        assert_eq!((tools.len(), events(&log, "approval").len()), (5, 5));
+        let bash = tools.iter().find(|tool| tool["function"] == "bash").unwrap();
+        assert_eq!((bash["result"] == "42\n", bash["error"]["type"] == "parsing"), (ran, !ran), "{bash}");
+        assert_eq!(said(&log, "iterative")[0]["ended"], "steps");
+        let near = said(&log, "limit_nearing");
+        assert_eq!(near.len(), 1, "{near:?}");
+        assert_eq!((near[0]["limit"].as_str(), near[0]["at"].as_f64()), (Some("steps"), Some(0.8)));
+        let messages = log["samples"][0]["messages"].to_string();
+        assert_eq!(messages.matches("A limit is near: 5 of 6 steps are used.").count(), 1, "{messages}");
+    }
+}
+
+#[test]
+fn small_steps_end_with_their_time_and_are_scored() {
+    let place = tempfile::tempdir().unwrap();
+    let text = shell_task(&["echo first > /tmp/made", "sleep 60"], "includes")
+        .replace("kind: agent", "kind: iterative, time: 3")
+        .replace("tools: [bash, submit]", "tools: [bash]\nlimits: {tool_timeout: 30}")
+        .replace("mock:\n", "mock:\n  - {text: It is done.}\n");
+    let start = Instant::now();
+    let (code, result, err) = ended(place.path(), &[&task(place.path(), &text)]);
+    assert_eq!(code, 0, "{err}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let sample = &log["samples"][0];
+    assert!(sample["limit"].is_null() && sample["error"].is_null(), "a normal end");
+    assert_eq!(sample["scores"].as_object().unwrap().len(), 1);
+    assert_eq!(said(&log, "iterative")[0]["ended"], "time");
+    let last = sample["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!((last["role"].as_str(), last["error"]["type"].as_str()), (Some("tool"), Some("cancelled")));
+}
+
+#[test]
+fn a_long_conversation_is_sent_in_part_and_kept_whole() {
+    let place = tempfile::tempdir().unwrap();
+    let text = shell_task(&["head -c 5000 /dev/zero | tr '\\0' x"; 6], "includes")
+        .replace("kind: agent", "kind: iterative, max_steps: 7, keep_messages: 6, max_message: 1KiB")
+        .replace("tools: [bash, submit]", "tools: [bash]")
+        .replace("{tool_calls: [{name: submit, arguments: {answer: done}}]}", "{text: done}");
+    let (code, result, err) = ended(place.path(), &[&task(place.path(), &text)]);
+    assert_eq!(code, 0, "{err}");
+    assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let sent = events(&log, "model").last().unwrap()["input"].as_array().unwrap().clone();
+    assert!(sent.len() <= 8, "{}", sent.len());
+    assert_eq!((&sent[0]["role"], &sent[1]["content"]), (&"system".into(), &"go".into()));
+    let results: Vec<&str> =
+        sent.iter().filter(|one| one["role"] == "tool").map(|one| one["content"].as_str().unwrap()).collect();
+    assert!(!results.is_empty() && results.iter().all(|one| one.len() < 1200 && one.contains("bytes are left out")));
+    let all = log["samples"][0]["messages"].as_array().unwrap();
+    assert_eq!(all.iter().filter(|one| one["content"].as_str().is_some_and(|text| text.len() == 5000)).count(), 6);
+}
+
+#[test]
+fn limits_that_come_near_are_said_once() {
+    let place = tempfile::tempdir().unwrap();
+    let near = |text: &str| {
+        let (code, result, err) = ended(place.path(), &[&task(place.path(), text)]);
+        assert_eq!(code, 0, "{err}");
+        let log = dump(place.path(), result["log"].as_str().unwrap());
+        let limits: Vec<String> =
+            said(&log, "limit_nearing").iter().map(|data| data["limit"].as_str().unwrap().to_owned()).collect();
+        (limits, log["samples"][0]["limit"]["type"].as_str().map(str::to_owned))
+    };
+    let with = |commands: &[&str], limits: &str| {
+        shell_task(commands, "includes")
+            .replace("tools: [bash, submit]", &format!("tools: [bash, submit]\nlimits: {{{limits}}}"))
+    };
+    // Whatever it is doing when its time comes to an end.
+    assert_eq!(near(&with(&["sleep 60"], "time: 2, tool_timeout: 30")), (vec!["time".into()], Some("time".into())));
+    assert_eq!(near(&with(&["true"; 4], "messages: 11")), (vec!["message".into()], None));
+    assert_eq!(near(&with(&["true"; 2], "messages: 100, tokens: 1000000")), (vec![], None));
+}
+
 #[test]
 fn agent_daemon_survives_into_score() {
     let place = tempfile::tempdir().unwrap();

@@ -11,13 +11,12 @@ pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
     let mut unmet = Vec::new();
     let available = granted(&plan.affordances);
     for solver in &task.solvers {
-        let Solver::Agent(agent) = solver else { continue };
-        if !available.contains(&Tool::Submit) {
+        if matches!(solver, Solver::Agent(_)) && !available.contains(&Tool::Submit) {
             let reason = format!("an agent needs `{SUBMIT}`, which {} does not grant", plan.profile);
             let hint = "choose a lower T, or the solver `generate`";
             unmet.push(Unmet::new(Cause::Contradiction, "solver.agent", reason).hint(hint));
         }
-        for name in agent.tools.iter().flatten() {
+        for name in solver.named_tools() {
             if available.iter().any(|tool| tool.name() == name) {
                 continue;
             }

@@ -103,6 +103,10 @@ pub(crate) fn plan(job: &Job) -> Value {
                 Solver::Agent(agent) => {
                     json!({"tools": agent.tools, "max_steps": agent.max_steps, "attempts": agent.attempts})
                 }
+                Solver::Iterative(own) => json!({
+                    "tools": own.tools, "max_steps": own.max_steps, "time": own.time.map(|millis| millis / 1000),
+                    "keep_messages": own.keep_messages, "max_message": own.max_message,
+                }),
                 Solver::Generate | Solver::MultipleChoice => json!({}),
             };
             json!({"solver": solve::name_of(solver), "params": params})

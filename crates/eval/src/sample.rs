@@ -163,13 +163,8 @@ fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> M
 
 /// Whether a sample needs a place to work in.
 pub(crate) fn needs_place(task: &Task, plan: &Plan, granted: &[Tool], sample: &Sample) -> bool {
-    let works = task.solvers.iter().any(|solver| match solver {
-        crate::task::Solver::Agent(agent) => granted.iter().any(|tool| {
-            tool.needs_sandbox(plan.file_tools.mode)
-                && agent.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name()))
-        }),
-        _ => false,
-    });
+    let mut needing = granted.iter().filter(|tool| tool.needs_sandbox(plan.file_tools.mode));
+    let works = needing.any(|tool| task.solvers.iter().any(|solver| solver.offers(tool.name())));
     let scripted = task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }));
     works || scripted || !sample.files.is_empty() || sample.setup.is_some()
 }

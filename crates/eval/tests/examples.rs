@@ -42,6 +42,22 @@ fn every_example_says_what_its_model_says() {
     }
 }
 
+/// What runs commands without isolation is there only for those who ask.
+#[test]
+fn the_iterative_example_has_commands_only_when_asked() {
+    let path = root().join("examples/iterative.yaml");
+    let tools = |given: &[(&str, &str)]| -> Vec<String> {
+        let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let task = Task::load(&path, &given).unwrap();
+        let request = Request::resolve(task.document, &Environment::default(), Overrides::default());
+        let plan = profile::compile(&request, &Facts::assumed()).unwrap();
+        plan.affordances.into_iter().map(|affordance| affordance.name).collect()
+    };
+    let runs = |tools: Vec<String>| tools.iter().any(|tool| tool == "bash" || tool == "bash_session");
+    assert!(!runs(tools(&[])));
+    assert!(runs(tools(&[("enable_exec", "true")])));
+}
+
 #[test]
 fn every_documented_part_is_sound() {
     let page = std::fs::read_to_string(root().join("docs/tasks.md")).unwrap();

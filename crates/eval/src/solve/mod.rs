@@ -2,7 +2,10 @@
 
 mod agent;
 mod choices;
+mod iterative;
+mod near;
 mod one_call;
+mod prune;
 mod template;
 
 use std::collections::BTreeMap;
@@ -17,7 +20,7 @@ use serde_json::{Map, Value, json};
 use crate::approval::Gate;
 use crate::journal::{Journal, now};
 use crate::model::{Model, ModelError, ToolInfo};
-use crate::task::{Input, Limits, Sample, Solver, Task};
+use crate::task::{Input, Sample, Solver, Task};
 use crate::tools::{Kit, Tool};
 
 pub(crate) use choices::letters;
@@ -33,6 +36,8 @@ pub(crate) struct State {
     pub(crate) chosen: Option<Vec<usize>>,
     pub(crate) usage: BTreeMap<String, Usage>,
     pub(crate) tool_calls: u64,
+    /// Limits that were said to be near.
+    neared: Vec<&'static str>,
 }
 
 /// Why a sample ends before its answer.
@@ -81,7 +86,15 @@ impl State {
             }
             Input::Messages(messages) => messages.clone(),
         };
-        Self { messages, output: None, answer: None, chosen: None, usage: BTreeMap::new(), tool_calls: 0 }
+        Self {
+            messages,
+            output: None,
+            answer: None,
+            chosen: None,
+            usage: BTreeMap::new(),
+            tool_calls: 0,
+            neared: Vec::new(),
+        }
     }
 
     /// What counts as the answer: what was submitted, or the model's last words.
@@ -97,6 +110,13 @@ impl State {
 
 /// Runs every solver of the task.
 pub(crate) async fn solve(work: &Work<'_>, state: &mut State) -> Result<(), Stop> {
+    tokio::select! {
+        solved = solve_all(work, state) => solved,
+        never = near::watch_time(work) => match never {},
+    }
+}
+
+async fn solve_all(work: &Work<'_>, state: &mut State) -> Result<(), Stop> {
     for solver in &work.task.solvers {
         let name = name_of(solver);
         let _span = work.journal.span("solver", name);
@@ -115,6 +135,7 @@ pub(crate) async fn solve(work: &Work<'_>, state: &mut State) -> Result<(), Stop
                 choices::read(work.sample, state);
             }
             Solver::Agent(agent) => agent::run(work, agent, state).await?,
+            Solver::Iterative(own) => iterative::run(work, solver, own, state).await?,
         }
     }
     Ok(())
@@ -128,14 +149,26 @@ pub(crate) fn name_of(solver: &Solver) -> &'static str {
         Solver::PromptTemplate(_) => "prompt_template",
         Solver::MultipleChoice => "multiple_choice",
         Solver::Agent(_) => "agent",
+        Solver::Iterative(_) => "iterative",
     }
 }
 
 /// Asks the model once, within the limits.
 async fn generate(work: &Work<'_>, state: &mut State, tools: &[ToolInfo]) -> Result<ChatMessage, Stop> {
-    check(&work.task.limits, work.journal, state)?;
+    ask(work, state, tools, None).await
+}
+
+/// The same with other messages than the sample's own.
+async fn ask(
+    work: &Work<'_>,
+    state: &mut State,
+    tools: &[ToolInfo],
+    sent: Option<&[ChatMessage]>,
+) -> Result<ChatMessage, Stop> {
+    check(work, state)?;
+    let sent = sent.unwrap_or(&state.messages);
     let start = Instant::now();
-    let mut output = work.model.generate(&state.messages, tools).await?;
+    let mut output = work.model.generate(sent, tools).await?;
     output.time = Some(start.elapsed().as_secs_f64());
     let message = output.choices.first().map(|choice| choice.message.clone());
     let offered = tools
@@ -143,7 +176,7 @@ async fn generate(work: &Work<'_>, state: &mut State, tools: &[ToolInfo]) -> Res
         .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
     work.journal.event(What::Model {
         model: work.model.name().to_owned(),
-        input: recent(&state.messages),
+        input: recent(sent),
         tools: offered.collect(),
         tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
         config: Map::new(),
@@ -176,8 +209,9 @@ fn recent(messages: &[ChatMessage]) -> Vec<ChatMessage> {
     std::iter::once(note).chain(messages[left_out..].iter().cloned()).collect()
 }
 
-/// Limits that are looked at between steps.
-fn check(limits: &Limits, journal: &Journal, state: &State) -> Result<(), Stop> {
+/// Limits that are looked at between steps; those that come near are said.
+fn check(work: &Work<'_>, state: &mut State) -> Result<(), Stop> {
+    let (limits, journal) = (&work.task.limits, work.journal);
     #[expect(clippy::cast_precision_loss, reason = "a limit is shown, not calculated with")]
     let over = |kind: &'static str, used: u64, limit: Option<u64>| match limit {
         Some(limit) if used >= limit => Err(Stop::Limit {
@@ -195,6 +229,9 @@ fn check(limits: &Limits, journal: &Journal, state: &State) -> Result<(), Stop> 
         let message = format!("the sample has worked for {seconds} s");
         return Err(Stop::Limit { kind: "working", limit: seconds, message });
     }
+    // The sample's time has a clock of its own.
+    let near: Vec<_> = near::of_sample(work, state).into_iter().filter(|near| near.limit != "time").collect();
+    near::note(journal, state, &near);
     Ok(())
 }
 

@@ -23,6 +23,7 @@ mod shuffle;
 mod solver;
 #[cfg(test)]
 mod tests;
+mod when;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -139,6 +140,8 @@ pub enum Solver {
     MultipleChoice,
     /// Let the model work with tools until it submits.
     Agent(Agent),
+    /// Let the model work in small steps until its steps or its time are used up.
+    Iterative(Iterative),
 }
 
 /// A model that works with tools.
@@ -153,6 +156,25 @@ pub struct Agent {
     /// What it is told when it calls no tool.
     pub continue_message: Option<String>,
     /// What it is told first, beside what it can do.
+    pub instructions: Option<String>,
+}
+
+/// A model that works in small steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Iterative {
+    /// Which of the granted tools it is offered; absent means all that the document names.
+    pub tools: Option<Vec<String>>,
+    /// How many steps it has.
+    pub max_steps: u32,
+    /// Milliseconds that it has; absent means as long as the sample.
+    pub time: Option<u64>,
+    /// How many of the last messages the model is sent.
+    pub keep_messages: usize,
+    /// How many bytes of a message the model is sent.
+    pub max_message: usize,
+    /// What it is told before every step but the first.
+    pub continue_message: Option<String>,
+    /// What it is told first.
     pub instructions: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
 
 use super::files::{Beside, Files, read_at_most};
 use super::parameters::Parameters;
-use super::{Epochs, Limits, Solver, Task, amounts, base, check, dataset, mock, parameters, scorer, solver};
+use super::{Epochs, Limits, Solver, Task, amounts, base, check, dataset, mock, parameters, scorer, solver, when};
 
 const OWN: [&str; 10] =
     ["name", "dataset", "solver", "scorer", "epochs", "model", "mock", "tags", "metadata", "parameters"];
@@ -90,6 +90,7 @@ fn read(
         if !complaints.is_empty() {
             return None;
         }
+        when::choose(entries, complaints);
         base::include(entries, complaints, files);
         limits = Limits::take(entries, complaints);
     }

@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use profile::source::{Complaints, Fields, Node, nearest_word, text};
-use profile::{Located, Place, Problem, standard_tools};
+use profile::{Bytes, Located, Millis, Place, Problem, standard_tools};
 
 use super::amounts::{count, text_or_file, words};
 use super::files::Files;
 use super::kinds::{self, Kind};
-use super::{Agent, Solver};
+use super::{Agent, Iterative, Solver};
 
 const KINDS: &[Kind] = &[
     ("generate", &["kind"]),
@@ -16,12 +16,41 @@ const KINDS: &[Kind] = &[
     ("prompt_template", &["kind", "template"]),
     ("multiple_choice", &["kind"]),
     ("agent", &["kind", "tools", "max_steps", "attempts", "continue_message", "instructions"]),
+    (
+        "iterative",
+        &["kind", "tools", "max_steps", "time", "keep_messages", "max_message", "continue_message", "instructions"],
+    ),
 ];
 /// How often an agent is asked when nobody says.
 const MAX_STEPS: u32 = 30;
 /// The most that a task may state.
 const MOST_STEPS: u32 = 100_000;
 const MOST_ATTEMPTS: u32 = 1_000;
+/// What a model is sent when nobody says: so many messages, of so many bytes.
+const KEEP_MESSAGES: u32 = 40;
+const MAX_MESSAGE: Bytes = Bytes(8 << 10);
+
+impl Solver {
+    /// The tools that it names.
+    pub(crate) fn named_tools(&self) -> &[String] {
+        match self {
+            Self::Agent(Agent { tools, .. }) | Self::Iterative(Iterative { tools, .. }) => {
+                tools.as_deref().unwrap_or_default()
+            }
+            Self::Generate | Self::SystemMessage(_) | Self::PromptTemplate(_) | Self::MultipleChoice => &[],
+        }
+    }
+
+    /// Whether it offers a tool that is granted.
+    pub(crate) fn offers(&self, name: &str) -> bool {
+        match self {
+            Self::Agent(Agent { tools, .. }) | Self::Iterative(Iterative { tools, .. }) => {
+                tools.as_ref().is_none_or(|tools| tools.iter().any(|tool| tool == name))
+            }
+            Self::Generate | Self::SystemMessage(_) | Self::PromptTemplate(_) | Self::MultipleChoice => false,
+        }
+    }
+}
 
 /// Reads all of them; `declared` are the tools of the document's own.
 pub(super) fn read(
@@ -57,6 +86,7 @@ fn read_one(node: Node, declared: &[String], complaints: &Complaints, files: &dy
             );
             None
         }),
+        "iterative" => Some(Solver::Iterative(read_iterative(&mut fields, declared, files))),
         _ => Some(Solver::Agent(read_agent(&mut fields, declared, files))),
     };
     fields.close();
@@ -78,8 +108,48 @@ fn template(fields: &mut Fields<'_>, kind: &str, files: &dyn Files) -> Option<(S
 }
 
 fn read_agent(fields: &mut Fields<'_>, declared: &[String], files: &dyn Files) -> Agent {
+    Agent {
+        tools: read_tools(fields, declared).map(names),
+        max_steps: count(fields, "max_steps", MOST_STEPS).unwrap_or(MAX_STEPS),
+        attempts: count(fields, "attempts", MOST_ATTEMPTS).unwrap_or(1),
+        continue_message: words(fields, "continue_message"),
+        instructions: instructions(fields, files),
+    }
+}
+
+fn read_iterative(fields: &mut Fields<'_>, declared: &[String], files: &dyn Files) -> Iterative {
+    let tools = read_tools(fields, declared);
+    if let Some(submit) = tools.iter().flatten().find(|tool| tool.value == crate::tools::SUBMIT) {
+        fields.complaints().add(Problem {
+            place: submit.place,
+            message: "`iterative` has nothing to submit: it ends with its steps or its time".into(),
+            hint: Some("leave `submit` out, or use the solver `agent`".into()),
+        });
+    }
+    let size = |amount: u64| usize::try_from(amount).unwrap_or(usize::MAX);
+    Iterative {
+        tools: tools.map(names),
+        max_steps: count(fields, "max_steps", MOST_STEPS).unwrap_or(MAX_STEPS),
+        time: fields.parsed::<Millis>("time").map(|time| time.value.0),
+        keep_messages: size(u64::from(count(fields, "keep_messages", MOST_STEPS).unwrap_or(KEEP_MESSAGES))),
+        max_message: size(fields.parsed::<Bytes>("max_message").map_or(MAX_MESSAGE, |most| most.value).0),
+        continue_message: words(fields, "continue_message"),
+        instructions: instructions(fields, files),
+    }
+}
+
+fn instructions(fields: &mut Fields<'_>, files: &dyn Files) -> Option<String> {
+    let node = fields.take("instructions")?;
+    text_or_file(node, "instructions", fields.complaints(), files)
+}
+
+fn names(tools: Vec<Located<String>>) -> Vec<String> {
+    tools.into_iter().map(|tool| tool.value).collect()
+}
+
+fn read_tools(fields: &mut Fields<'_>, declared: &[String]) -> Option<Vec<Located<String>>> {
     let complaints = fields.complaints();
-    let tools = fields.has("tools").then(|| {
+    fields.has("tools").then(|| {
         let (mut tools, mut listed) = (Vec::new(), HashSet::new());
         for node in fields.list("tools") {
             let Some(tool) = text(node, "tools", complaints) else { continue };
@@ -91,19 +161,10 @@ fn read_agent(fields: &mut Fields<'_>, declared: &[String], files: &dyn Files) -
                 });
             }
             check_tool(&tool, declared, complaints);
-            tools.push(tool.value);
+            tools.push(tool);
         }
         tools
-    });
-    Agent {
-        tools,
-        max_steps: count(fields, "max_steps", MOST_STEPS).unwrap_or(MAX_STEPS),
-        attempts: count(fields, "attempts", MOST_ATTEMPTS).unwrap_or(1),
-        continue_message: words(fields, "continue_message"),
-        instructions: fields
-            .take("instructions")
-            .and_then(|node| text_or_file(node, "instructions", complaints, files)),
-    }
+    })
 }
 
 /// Whether the profile grants it is not said here: the plan does.

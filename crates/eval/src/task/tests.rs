@@ -171,6 +171,8 @@ fn solvers_and_scorers() {
         "profile: T0.H1.N2\ndataset: [{input: a}]\nsolver: {kind: generate, max_steps: 3}",
         "profile: T0.H1.N2\ndataset: [{input: a}]\nsolver: {kind: agent, tools: [bsh, bash, bash, 7, mine], max_steps: 0, attempts: x, continue_message: ' ', instructions: [x]}",
         "profile: T0.H1.N2\ndataset: [{input: a}]\nsolver: {kind: agent, tools: bash}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nsolver: {kind: iterative, tools: [bash, submit], max_steps: 0, time: soon, keep_messages: 0, max_message: none, attempts: 2}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\ntools: [{name: bash, when: maybe}, {when: true}, {name: bsh, when: true}]\nsolver: [{kind: agent, tools: [{name: bash, when: 1}, {name: bash}]}]",
         "profile: T0.H1.N2\ndataset: [{input: a, target: b}]\nscorer: [include, {kind: match, location: middle, ignore_case: 1}, pattern, script, {kind: script, script: x, timeout: 0}]",
         "profile: T0.H1.N2\ndataset: [{input: a, target: b}]\nscorer: {kind: pattern, pattern: '(a'}",
         "profile: T0.H1.N2\ndataset: [{input: a}, {input: b, target: x}, {input: c}]\nscorer: includes",
@@ -179,6 +181,49 @@ fn solvers_and_scorers() {
         "profile: T0.H1.N2\ndataset: [{input: a, target: A}]\nsolver: multiple_choice\nscorer: choice",
         "profile: T0.H1.N2\ndataset: [{input: a, target: C, choices: [x, z]}]\nsolver: multiple_choice\nscorer: choice",
     ]));
+}
+
+#[test]
+fn small_steps_have_defaults() {
+    let small = |lines: &str| match task(lines).solvers.pop() {
+        Some(Solver::Iterative(own)) => own,
+        other => panic!("{other:?}"),
+    };
+    let defaults = Iterative {
+        tools: None,
+        max_steps: 30,
+        time: None,
+        keep_messages: 40,
+        max_message: 8192,
+        continue_message: None,
+        instructions: None,
+    };
+    assert_eq!(small("dataset: [{input: a}]\nsolver: iterative\n"), defaults);
+    let stated = "solver: {kind: iterative, tools: [bash], max_steps: 7, time: 2m, keep_messages: 3, max_message: 1KiB, continue_message: on, instructions: x}\n";
+    let expected = Iterative {
+        tools: Some(vec!["bash".into()]),
+        max_steps: 7,
+        time: Some(120_000),
+        keep_messages: 3,
+        max_message: 1024,
+        continue_message: Some("on".into()),
+        instructions: Some("x".into()),
+    };
+    assert_eq!(small(&format!("dataset: [{{input: a}}]\n{}", stated.replace(": on,", ": 'on',"))), expected);
+}
+
+#[test]
+fn a_truth_decides_which_tools_there_are() {
+    let text = "profile: T0.H1.N2\nparameters: {exec: {type: boolean, default: false}}\ndataset: [{input: a}]\n\
+        tools: [think, {name: bash, when: '{{exec}}'}, {name: mine, runs: sandbox, when: '{{exec}}'}]\n\
+        solver: [generate, {kind: agent, tools: [think, {name: bash, when: '{{exec}}'}]}]\n";
+    let tools = |given: &[(&str, &str)]| {
+        let task = parse_with(text, given).unwrap();
+        let named: Vec<String> = task.document.tools.into_iter().flatten().map(|tool| tool.value.name).collect();
+        (named.join(" "), task.solvers[1].named_tools().join(" "))
+    };
+    assert_eq!(tools(&[]), ("think".into(), "think".into()));
+    assert_eq!(tools(&[("exec", "true")]), ("think bash mine".into(), "think bash".into()));
 }
 
 #[test]
