@@ -71,7 +71,7 @@ async fn step(
         let called = called?;
         state.tool_calls += 1;
         work.counters.add_tool_call();
-        let died = called.died;
+        let (died, ends) = (called.died, called.ends);
         let message = called.content.clone();
         submitted = called.submitted.or(submitted);
         state.messages.push(ChatMessage::Tool(ToolResult {
@@ -81,6 +81,9 @@ async fn step(
             function: call.function,
             error: called.error,
         }));
+        if let Some(why) = ends {
+            return Err(Stop::Failed(why));
+        }
         if died {
             return Err(Stop::Failed(format!("the sandbox is gone: {message}")));
         }
