@@ -150,6 +150,12 @@ fn store_mode_never_touches_a_disk() {
     assert!(events(&log, "sandbox").is_empty(), "nothing was done in a sandbox");
     let info = events(&log, "info");
     assert!(!info.iter().any(|event| event["data"]["kind"] == "sandbox"), "there was none: {info:?}");
+    // T1 reads, and has no tool that writes.
+    let head = r#"{"profile": "T1.H1.N2", "tools": ["read_file", "ls", "submit"]}"#;
+    let (code, _, log, err) = run(place.path(), &task(head, &[("ls", json!({})), write("a", "x")]), &[]);
+    assert_eq!(code, 0, "{err}");
+    assert!(answers(&log)[1].starts_with("approval: the call was not approved"), "{:?}", answers(&log));
+    assert!(!events(&log, "info").iter().any(|event| event["data"]["kind"] == "sandbox"));
 }
 
 fn sandboxed(tools: &[&str], files: &Value) -> String {
@@ -287,8 +293,9 @@ fn variables_narrow_what_is_touched() {
     assert_eq!(code, 0, "{err}");
     let kinds: Vec<String> = answers(&log).iter().map(|said| said.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(kinds, ["Updated", "permission:", "permission:", "permission:", "limit:"]);
-    let (code, _, _, err) = run(place.path(), &task(&head.to_string(), &calls), &[("INSPECT_FS_DENY", "/etc/**")]);
-    assert!(code == 2 && err.contains("INSPECT_FS_DENY"), "{code} {err}");
+    let (code, refused, _, err) =
+        run(place.path(), &task(&head.to_string(), &calls), &[("INSPECT_FS_DENY", "/etc/**")]);
+    assert!(code == 2 && refused.to_string().contains("INSPECT_FS_DENY"), "{code} {refused} {err}");
 }
 
 /// The root is a link: the sandbox cannot serve.
@@ -359,4 +366,26 @@ fn edits_of_one_step_are_all_there() {
         assert_eq!(code, 0, "{err}");
         assert_eq!(answers(&log).last().unwrap(), &format!("     1\t{}", words.join(" ").to_uppercase()));
     }
+}
+
+/// A guest that stands still for a while: its calls are errors in time, and later ones work again.
+#[test]
+fn a_sandbox_that_hangs_is_a_timeout() {
+    let place = tempfile::tempdir().unwrap();
+    let head = json!({
+        "profile": "T0.H0.N0", "approval": "ci", "justification": "a test", "tools": ["bash", "read_file", "write_file", "submit"],
+        "file_tools": {"mode": "sandbox", "root": place.path().join("work").display().to_string()},
+        "limits": {"tool_timeout": 1}, "solver": {"kind": "agent", "max_steps": 1000},
+    });
+    // A command's parent is its keeper, and the keeper's is the guest.
+    let stop = "guest=$(awk '{print $4}' /proc/$PPID/stat); (setsid sh -c \"sleep 0.05; kill -STOP $guest; sleep 2.5; kill -CONT $guest\" \
+        >/dev/null 2>&1 &)";
+    let mut calls = vec![write("a", "x"), bash(stop)];
+    calls.extend((0..600).map(|_| read("a")));
+    let (code, _, log, err) = run(place.path(), &task(&head.to_string(), &calls), &[]);
+    assert_eq!(code, 0, "{err}");
+    let said = answers(&log);
+    let hung = said.iter().filter(|said| said.starts_with("timeout: the call was given up")).count();
+    assert!((1..5).contains(&hung), "{hung} of {}", said.len());
+    assert_eq!(said.last().unwrap(), "     1\tx");
 }
