@@ -59,8 +59,8 @@ impl Work<'_> {
         let text = self.disk.read(&spot, self.rules).await?;
         let which = if arguments.truth("replace_all") { Matches::All } else { Matches::First };
         let words = (arguments.text("old_string"), arguments.text("new_string"));
-        let (after, count) = edit::edited(&text, words, which, arguments.integer("expected_count"))?;
-        guard::require_size(after.len(), self.rules)?;
+        let fits = |bytes| guard::require_size(bytes, self.rules);
+        let (after, count) = edit::edited(&text, words, which, arguments.integer("expected_count"), fits)?;
         let times = if count == 1 { "1 replacement".to_owned() } else { format!("{count} replacements") };
         if arguments.truth("dry_run") {
             return Ok(format!("Would update file {} ({times}); dry_run: nothing was written", spot.shown));

@@ -9,6 +9,8 @@ const LINE: usize = 2000;
 pub(super) const PAGE: i64 = 2000;
 /// Lines around an edit that are shown.
 const AROUND: usize = 4;
+/// Bytes of numbered lines; the model is shown far fewer.
+const NUMBERED: usize = 16 << 20;
 pub(super) const EMPTY: &str = "System reminder: File exists but has empty contents";
 
 fn error(kind: ToolErrorKind, message: impl Into<String>) -> ToolError {
@@ -20,6 +22,10 @@ fn numbered<'a>(lines: impl Iterator<Item = &'a str>, first: usize) -> String {
     let mut out = String::new();
     for (index, line) in lines.enumerate() {
         let separator = if index == 0 { "" } else { "\n" };
+        if out.len() > NUMBERED {
+            out.push_str("\n[… too much to show: ask for fewer lines]");
+            break;
+        }
         match line.char_indices().nth(LINE) {
             Some((end, _)) => drop(write!(out, "{separator}{:6}\t{}…", first + index, &line[..end])),
             None => drop(write!(out, "{separator}{:6}\t{line}", first + index)),
@@ -28,9 +34,8 @@ fn numbered<'a>(lines: impl Iterator<Item = &'a str>, first: usize) -> String {
     out
 }
 
-/// The lines of a text; a newline at its end begins no further one.
-fn lines(text: &str) -> Vec<&str> {
-    text.strip_suffix('\n').unwrap_or(text).split('\n').collect()
+fn count_lines(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count() + 1
 }
 
 /// A page of a file: `limit` lines after the first `offset`.
@@ -44,8 +49,9 @@ pub(super) fn page(text: &str, offset: i64, limit: i64) -> Result<String, ToolEr
     if text.is_empty() {
         return Ok(EMPTY.into());
     }
-    let lines = lines(text);
-    let all = lines.len();
+    // A newline at the end begins no further line.
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let all = count_lines(text);
     if from >= all {
         let message = format!(
             "Line offset {from} exceeds file length ({all} lines). Use an offset between 0 and {}.",
@@ -54,7 +60,7 @@ pub(super) fn page(text: &str, offset: i64, limit: i64) -> Result<String, ToolEr
         return Err(error(ToolErrorKind::Unknown, message));
     }
     let end = from.saturating_add(count).min(all);
-    let mut out = numbered(lines[from..end].iter().copied(), from + 1);
+    let mut out = numbered(text.split('\n').skip(from).take(end - from), from + 1);
     if end < all {
         let _ = write!(out, "\n[… {} more lines; read on with offset {end}]", all - end);
     }
@@ -68,12 +74,13 @@ pub(super) enum Matches {
     All,
 }
 
-/// The text after an edit, and how many matches were replaced.
+/// The text after an edit, and how many matches were replaced. `fits` says whether a file may have so many bytes.
 pub(super) fn edited(
     text: &str,
     (old, new): (&str, &str),
     which: Matches,
     expected: Option<i64>,
+    fits: impl Fn(usize) -> Result<(), ToolError>,
 ) -> Result<(String, usize), ToolError> {
     if old.is_empty() {
         return Err(error(ToolErrorKind::Parsing, "`old_string` cannot be empty"));
@@ -83,6 +90,9 @@ pub(super) fn edited(
         let message = format!("Expected {expected} matches of `old_string`, found {found}. Nothing was changed.");
         return Err(error(ToolErrorKind::Unknown, message));
     }
+    let times = if which == Matches::All { found } else { found.min(1) };
+    // Before it is made: a long text for each of many short ones would be more than there is memory.
+    fits((text.len() - times * old.len()).saturating_add(times.saturating_mul(new.len())))?;
     match (found, which) {
         (0, _) if expected.is_some() => Ok((text.to_owned(), 0)),
         (0, _) => Err(error(ToolErrorKind::Unknown, "`old_string` was not found in the file. Nothing was changed.")),
@@ -93,21 +103,17 @@ pub(super) fn edited(
 
 /// A file as `view` shows it; `range` is first and last line, from 1, and -1 is the end.
 pub(super) fn viewed(text: &str, shown: &str, range: Option<&[i64]>) -> Result<String, ToolError> {
-    let lines: Vec<&str> = text.split('\n').collect();
+    let all = count_lines(text);
     let invalid = |why: String| error(ToolErrorKind::Parsing, format!("Invalid `view_range`: {why}"));
     let (first, last) = match range {
-        None | Some([]) => (1, lines.len()),
+        None | Some([]) => (1, all),
         Some([first, last]) => {
-            let from =
-                usize::try_from(*first).ok().filter(|from| (1..=lines.len()).contains(from)).ok_or_else(|| {
-                    invalid(format!(
-                        "its first element `{first}` should be within the lines of the file: [1, {}]",
-                        lines.len()
-                    ))
-                })?;
+            let from = usize::try_from(*first).ok().filter(|from| (1..=all).contains(from)).ok_or_else(|| {
+                invalid(format!("its first element `{first}` should be within the lines of the file: [1, {all}]"))
+            })?;
             let to = match usize::try_from(*last) {
-                Ok(to) => to.min(lines.len()),
-                Err(_) if *last == -1 => lines.len(),
+                Ok(to) => to.min(all),
+                Err(_) if *last == -1 => all,
                 Err(_) => 0,
             };
             if to < from {
@@ -119,7 +125,7 @@ pub(super) fn viewed(text: &str, shown: &str, range: Option<&[i64]>) -> Result<S
         }
         Some(_) => return Err(invalid("it should be a list of two integers".into())),
     };
-    Ok(as_cat(lines[first - 1..last].iter().copied(), shown, first))
+    Ok(as_cat(text.split('\n').skip(first - 1).take(last + 1 - first), shown, first))
 }
 
 fn as_cat<'a>(lines: impl Iterator<Item = &'a str>, of: &str, first: usize) -> String {
@@ -168,19 +174,19 @@ pub(super) fn replaced(text: &str, old: &str, new: &str, shown: &str) -> Result<
 
 /// The text with `new` as further lines after line `after`, and what to say of it.
 pub(super) fn inserted(text: &str, after: i64, new: &str, shown: &str) -> Result<(String, String), ToolError> {
-    let lines: Vec<&str> = text.split('\n').collect();
-    let Some(at) = usize::try_from(after).ok().filter(|at| *at <= lines.len()) else {
+    let all = count_lines(text);
+    let Some(at) = usize::try_from(after).ok().filter(|at| *at <= all) else {
         let message = format!(
-            "Invalid `insert_line` parameter: {after}. It should be within the range of lines of the file: [0, {}]",
-            lines.len()
+            "Invalid `insert_line` parameter: {after}. It should be within the range of lines of the file: [0, {all}]"
         );
         return Err(error(ToolErrorKind::Parsing, message));
     };
-    let added: Vec<&str> = new.split('\n').collect();
-    let last = at + added.len() - 1;
-    let all: Vec<&str> = lines[..at].iter().chain(&added).chain(&lines[at..]).copied().collect();
-    let text = all.join("\n");
-    let said = snippet(&text, shown, at, last);
+    let text = match text.match_indices('\n').nth(at.wrapping_sub(1)) {
+        _ if at == 0 => format!("{new}\n{text}"),
+        Some((end, _)) => format!("{}{new}\n{}", &text[..=end], &text[end + 1..]),
+        None => format!("{text}\n{new}"),
+    };
+    let said = snippet(&text, shown, at, at + count_lines(new) - 1);
     Ok((text, said))
 }
 
@@ -218,15 +224,28 @@ mod tests {
 
     #[test]
     fn edits_replace_the_first_match_unless_all_are_meant() {
-        let edit = |which, expected| edited("a b a", ("a", "c"), which, expected);
+        let edit = |which, expected| edited("a b a", ("a", "c"), which, expected, |_| Ok(()));
         assert_eq!(edit(Matches::First, None), Ok(("c b a".into(), 1)));
         assert_eq!(edit(Matches::All, None), Ok(("c b c".into(), 2)));
         assert_eq!(edit(Matches::All, Some(2)), Ok(("c b c".into(), 2)));
         assert!(edit(Matches::All, Some(1)).unwrap_err().message.contains("found 2"));
         assert!(edit(Matches::First, Some(-1)).is_err());
-        assert!(edited("a", ("x", "y"), Matches::First, None).is_err());
-        assert_eq!(edited("a", ("x", "y"), Matches::First, Some(0)), Ok(("a".into(), 0)));
-        assert_eq!(edited("a", ("", "y"), Matches::First, None).unwrap_err().kind, ToolErrorKind::Parsing);
+        let fits = |_| Ok(());
+        assert!(edited("a", ("x", "y"), Matches::First, None, fits).is_err());
+        assert_eq!(edited("a", ("x", "y"), Matches::First, Some(0), fits), Ok(("a".into(), 0)));
+        assert_eq!(edited("a", ("", "y"), Matches::First, None, fits).unwrap_err().kind, ToolErrorKind::Parsing);
+    }
+
+    #[test]
+    fn an_edit_that_multiplies_is_refused_before_it_is_made() {
+        let fits = |bytes: usize| {
+            if bytes < 10_000_000 { Ok(()) } else { Err(error(ToolErrorKind::Limit, bytes.to_string())) }
+        };
+        let (many, long) = ("a".repeat(5_000_000), "b".repeat(5_000_000));
+        let refused = edited(&many, ("a", &long), Matches::All, None, fits).unwrap_err();
+        assert_eq!(refused.message, "25000000000000");
+        assert_eq!(edited(&many, ("a", &long), Matches::First, None, fits).map(|(text, _)| text.len()), Ok(9_999_999));
+        assert!(page(&"\n".repeat(20 << 20), 0, i64::MAX).unwrap().len() < NUMBERED + 1000);
     }
 
     #[test]
@@ -270,7 +289,7 @@ mod tests {
                 prop_assert!(said.matches('#').count() == 2);
             }
             let _ = (page(&text, at, at + 3), viewed(&text, "x", Some(&[at, at + 2])));
-            if let Ok((after, count)) = edited(&text, (&old, "#"), Matches::All, None) {
+            if let Ok((after, count)) = edited(&text, (&old, "#"), Matches::All, None, |_| Ok(())) {
                 prop_assert_eq!(after.matches('#').count(), count);
                 prop_assert_eq!(after.replace('#', &old), text);
             }
