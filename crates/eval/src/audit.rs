@@ -36,7 +36,7 @@ impl Audit {
         self.chain.head()
     }
 
-    /// Events that belong into the chain: decisions, verdicts, limits, sandboxes.
+    /// Events that belong into the chain: decisions, verdicts, limits, sandboxes, where files are.
     pub(crate) fn hear(&self, what: &What) -> Result<(), log::audit::AuditError> {
         match what {
             What::Approval { call, approver, decision, explanation, metadata, .. } => {
@@ -49,7 +49,9 @@ impl Audit {
             }
             What::SampleLimit { kind, limit, .. } => self.record("limit", json!({"type": kind, "limit": limit})),
             What::Info { data, .. } => match data.get("kind").and_then(Value::as_str) {
-                Some(kind @ ("network" | "network_totals" | "sandbox")) => self.record(kind, data.clone()),
+                Some(kind @ ("network" | "network_totals" | "sandbox" | "file_tools")) => {
+                    self.record(kind, data.clone())
+                }
                 _ => Ok(()),
             },
             _ => Ok(()),

@@ -198,6 +198,7 @@ pub async fn evaluate(
         surroundings: job.surroundings,
         granted,
         counters: Counters::default(),
+        looks: Arc::default(),
     });
     let all = Run { shared: Arc::clone(&shared), display, cancel, settings: job.settings };
     let outcome = all.samples(total).await?;

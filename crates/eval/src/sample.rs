@@ -20,7 +20,7 @@ use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, State, Stop, Work};
 use crate::task::{Input, Sample, SampleId, Scorer, Task};
-use crate::tools::{Kit, Tool};
+use crate::tools::{Files, Kit, Looks, Tool};
 
 /// What all samples of an evaluation share.
 pub(crate) struct Shared {
@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) granted: Vec<Tool>,
     pub(crate) scorers: Vec<String>,
     pub(crate) counters: Counters,
+    /// What was found out about the sandboxes' files.
+    pub(crate) looks: Arc<Looks>,
 }
 
 /// How a sample ended.
@@ -243,7 +245,7 @@ async fn solve_in(
         }
         None => (None, None),
     };
-    let kit = Kit::default();
+    let kit = Kit { files: Files::sharing(&shared.looks), ..Kit::default() };
     let work = Work {
         task: &shared.task,
         sample,

@@ -12,6 +12,7 @@ use wire::{Entry, FailureKind, FileKind, Guest, MAX_CHUNK, Stat, Stream, WINDOW,
 
 use crate::failure::Failure;
 use crate::outbox::Outbox;
+use crate::within::Landing;
 
 /// A file under way to the host.
 pub(crate) struct Reading {
@@ -28,6 +29,8 @@ pub(crate) struct Writing {
     file: OwnedFd,
     path: String,
     written: u64,
+    /// Where it takes its name when it is complete.
+    landing: Option<Landing>,
 }
 
 fn check_path(path: &str) -> Result<(), Failure> {
@@ -38,7 +41,7 @@ fn check_path(path: &str) -> Result<(), Failure> {
 }
 
 /// Fails for what is not a regular file.
-fn require_regular(stat: &RawStat, path: &str) -> Result<(), Failure> {
+pub(crate) fn require_regular(stat: &RawStat, path: &str) -> Result<(), Failure> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
         FileType::Directory => Err(Failure::new(FailureKind::IsADirectory, format!("{path}: is a directory"))),
@@ -54,6 +57,11 @@ impl Reading {
         let file = openat(CWD, path, flags, Mode::empty()).map_err(|errno| Failure::from_errno(errno, path))?;
         let stat = fstat(&file).map_err(|errno| Failure::from_errno(errno, path))?;
         require_regular(&stat, path)?;
+        Self::begin(id, file, &stat, path, limit)
+    }
+
+    /// Begins with a regular file that is open.
+    pub(crate) fn begin(id: u32, file: OwnedFd, stat: &RawStat, path: &str, limit: u64) -> Result<Self, Failure> {
         let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
         if size > limit {
             return Err(Failure::new(
@@ -123,7 +131,12 @@ impl Writing {
             // Only now: truncating on open would have touched what turns out not to be a regular file.
             rustix::fs::ftruncate(&file, 0).map_err(|errno| Failure::from_errno(errno, path))?;
         }
-        Ok(Self { id, file, path: path.to_owned(), written: 0 })
+        Ok(Self { id, file, path: path.to_owned(), written: 0, landing: None })
+    }
+
+    /// Into a file that takes its name at the end.
+    pub(crate) fn landing(id: u32, file: OwnedFd, path: String, landing: Landing) -> Self {
+        Self { id, file, path, written: 0, landing: Some(landing) }
     }
 
     pub(crate) fn take(&mut self, mut bytes: &[u8], outbox: &mut Outbox) -> Result<(), Failure> {
@@ -142,8 +155,12 @@ impl Writing {
         Ok(())
     }
 
-    pub(crate) fn finish(&self, outbox: &mut Outbox) {
+    pub(crate) fn finish(mut self, outbox: &mut Outbox) -> Result<(), Failure> {
+        if let Some(landing) = &mut self.landing {
+            landing.land(&self.path)?;
+        }
         outbox.in_order(&Guest::Done { id: self.id, bytes: self.written });
+        Ok(())
     }
 }
 
@@ -159,7 +176,7 @@ fn make_parents(path: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn stat_of(raw: &RawStat) -> Stat {
+pub(crate) fn stat_of(raw: &RawStat) -> Stat {
     let kind = match FileType::from_raw_mode(raw.st_mode) {
         FileType::RegularFile => FileKind::File,
         FileType::Directory => FileKind::Directory,
@@ -189,9 +206,15 @@ pub(crate) fn list(id: u32, path: &str, outbox: &mut Outbox) -> Result<(), Failu
     let failed = |errno: Errno| Failure::from_errno(errno, path);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let directory = openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
+    send_entries(id, &directory, path, outbox)
+}
+
+/// The entries of a directory that is open.
+pub(crate) fn send_entries(id: u32, directory: &OwnedFd, path: &str, outbox: &mut Outbox) -> Result<(), Failure> {
+    let failed = |errno: Errno| Failure::from_errno(errno, path);
     let mut entries = Vec::new();
     let mut count = 0;
-    for entry in Dir::read_from(&directory).map_err(failed)? {
+    for entry in Dir::read_from(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
@@ -202,7 +225,7 @@ pub(crate) fn list(id: u32, path: &str, outbox: &mut Outbox) -> Result<(), Failu
             return Err(Failure::new(FailureKind::TooLarge, format!("{path}: more than {MAX_ENTRIES} entries")));
         }
         // It may be gone meanwhile.
-        let Ok(raw) = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let Ok(raw) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         entries.push(Entry { name: name.to_bytes().to_vec(), stat: stat_of(&raw) });
         if entries.len() == ENTRIES_PER_FRAME {
             outbox.in_order(&Guest::Entries { id, entries: std::mem::take(&mut entries), last: false });

@@ -14,6 +14,7 @@ mod spawn;
 mod syscalls;
 mod tree;
 mod users;
+mod within;
 
 use std::process::ExitCode;
 

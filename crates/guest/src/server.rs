@@ -8,13 +8,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, read};
 use rustix::process::{WaitOptions, wait};
-use wire::{Decoder, Exec, Guest, Host, MAX_CHUNK, Outcome, PROTOCOL_VERSION, WriteMode};
+use wire::{Decoder, Exec, Guest, Host, MAX_CHUNK, Outcome, PROTOCOL_VERSION, Within, WriteMode};
 
 use crate::commands::Command;
 use crate::failure::Failure;
 use crate::files::{self, Reading, Writing};
 use crate::outbox::Outbox;
-use crate::{pause, spawn, tree};
+use crate::{pause, spawn, tree, within};
 
 /// How soon a tree that was killed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -149,7 +149,7 @@ impl Server {
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.end_input();
                 } else if let Some(writing) = self.writings.remove(&id) {
-                    writing.finish(&mut self.outbox);
+                    self.answer(id, |server| writing.finish(&mut server.outbox));
                 }
             }
             Host::Resize { id, size } => {
@@ -192,6 +192,13 @@ impl Server {
                 server.outbox.urgent(&Guest::Done { id, bytes: 0 });
                 Ok(())
             }),
+            Host::ReadWithin { id, within, limit } => self.answer(id, |server| server.read_within(id, &within, limit)),
+            Host::WriteWithin { id, within, permissions } => {
+                self.answer(id, |server| server.write_within(id, &within, permissions));
+            }
+            Host::LookWithin { id, within, look } => {
+                self.answer(id, |server| within::look(id, &within, look, &mut server.outbox));
+            }
             Host::Save { id } => self.answer(id, |_| Err(Failure::invalid("only who holds the sandbox can do that"))),
         }
         Ok(())
@@ -230,6 +237,22 @@ impl Server {
             return Err(Failure::invalid("this id is in use"));
         }
         self.writings.insert(id, Writing::open(id, path, mode, permissions)?);
+        Ok(())
+    }
+
+    fn read_within(&mut self, id: u32, within: &Within, limit: u64) -> Result<(), Failure> {
+        if self.is_known(id) {
+            return Err(Failure::invalid("this id is in use"));
+        }
+        self.readings.insert(id, within::read(id, within, limit)?);
+        Ok(())
+    }
+
+    fn write_within(&mut self, id: u32, within: &Within, permissions: u32) -> Result<(), Failure> {
+        if self.is_known(id) {
+            return Err(Failure::invalid("this id is in use"));
+        }
+        self.writings.insert(id, within::write(id, within, permissions)?);
         Ok(())
     }
 

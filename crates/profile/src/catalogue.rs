@@ -32,6 +32,8 @@ const TOOLS: &[(&str, Runs, Reach, Sensitivity, Tooling)] = &[
 pub(crate) const EXECUTION_TOOLS: &[&str] = &["bash", "bash_session", "python"];
 /// Tools that change files: naming one in a document makes the file tools writable.
 pub(crate) const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file", "text_editor"];
+/// Tools that work with files: in memory they run in our own process.
+pub(crate) const FILE_TOOLS: &[&str] = &["read_file", "ls", "write_file", "edit_file", "delete_file", "text_editor"];
 /// The tool whose reach is not known before its provider is.
 pub(crate) const WEB_SEARCH: &str = "web_search";
 /// The tool of `INSPECT_ENABLE_WEB_BROWSER`.

@@ -14,6 +14,7 @@ mod catalogue;
 mod choose;
 mod document;
 mod facts;
+mod glob;
 mod grant;
 mod hostname;
 mod level;
@@ -40,6 +41,7 @@ pub use document::{
     RulesSection, Runtime, SandboxChoice, Service, Stated, Zone,
 };
 pub use facts::{Capability, Facts, Finding, Status};
+pub use glob::Glob;
 pub use grant::{Withheld, judge};
 pub use hostname::{HostName, HostNameError};
 pub use level::{Isolation, Network, ParseLevelError, ParseProfileError, Profile, TYPICAL, Tooling};

@@ -200,79 +200,25 @@ impl Sandbox {
 
     /// Reads a regular file of at most `limit` bytes.
     pub async fn read_file(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadError> {
-        let mut running = self.session.begin(|id| Host::Read { id, path: path.to_owned(), limit })?;
-        let mut contents = Vec::new();
-        loop {
-            match running.next().await {
-                Event::Output(Stream::Out, bytes) => {
-                    contents.extend_from_slice(&bytes);
-                    // The guest's word for it is not enough.
-                    if u64::try_from(contents.len()).unwrap_or(u64::MAX) > limit {
-                        return Err(SessionError::Died("its guest sent more of a file than it may have".into()));
-                    }
-                }
-                Event::Done(_) => return Ok(contents),
-                Event::Gone(error) => return Err(error),
-                _ => return Err(SessionError::Died("its guest answered a read with something else".into())),
-            }
-        }
+        let running = self.session.begin(|id| Host::Read { id, path: path.to_owned(), limit })?;
+        contents(running, limit).await
     }
 
     /// Writes a file, making its parents.
     pub async fn write_file(&self, path: &str, contents: &[u8], permissions: u32) -> Result<(), SessionError> {
         let mode = WriteMode::Replace;
-        let mut running = self.session.begin(|id| Host::Write { id, path: path.to_owned(), mode, permissions })?;
-        let input = running.input();
-        let written = async {
-            // Refused halfway: the reason comes as an event.
-            if input.write(contents).await.is_ok() {
-                input.end().await;
-            }
-        };
-        let answer = async {
-            match running.next().await {
-                Event::Done(count) if count == u64::try_from(contents.len()).unwrap_or(u64::MAX) => Ok(()),
-                Event::Done(count) => {
-                    Err(SessionError::Died(format!("its guest wrote {count} of {} bytes", contents.len())))
-                }
-                Event::Gone(error) => Err(error),
-                _ => Err(SessionError::Died("its guest answered a write with something else".into())),
-            }
-        };
-        let ((), answer) = tokio::join!(written, answer);
-        answer
+        let running = self.session.begin(|id| Host::Write { id, path: path.to_owned(), mode, permissions })?;
+        write_out(running, contents).await
     }
 
     /// What is at a path; a link itself, not what it leads to.
     pub async fn stat(&self, path: &str) -> Result<Option<Stat>, SessionError> {
-        let mut running = self.session.begin(|id| Host::Stat { id, path: path.to_owned() })?;
-        match running.next().await {
-            Event::Stat(stat) => Ok(stat),
-            Event::Gone(error) => Err(error),
-            _ => Err(SessionError::Died("its guest answered a question with something else".into())),
-        }
+        found(self.session.begin(|id| Host::Stat { id, path: path.to_owned() })?).await
     }
 
     /// What is in a directory.
     pub async fn list(&self, path: &str) -> Result<Vec<Entry>, SessionError> {
-        const MOST: usize = 100_000;
-        let mut running = self.session.begin(|id| Host::List { id, path: path.to_owned() })?;
-        let mut all = Vec::new();
-        loop {
-            match running.next().await {
-                Event::Entries(entries, last) => {
-                    all.extend(entries);
-                    if last {
-                        return Ok(all);
-                    }
-                    if all.len() > MOST {
-                        return Err(SessionError::Died("its guest lists without end".into()));
-                    }
-                }
-                Event::Gone(error) => return Err(error),
-                _ => return Err(SessionError::Died("its guest answered a question with something else".into())),
-            }
-        }
+        entries(self.session.begin(|id| Host::List { id, path: path.to_owned() })?).await
     }
 
     /// Ends every process of the sandbox and keeps its files, as they are then, to begin others with. Nothing is copied.
@@ -337,6 +283,78 @@ impl Drop for Sandbox {
         if let Some(mut backing) = self.backing.take() {
             // The safety net: `stop` is the way.
             let _ = backing.stop();
+        }
+    }
+}
+
+/// What a read gives.
+pub(crate) async fn contents(mut running: Running, limit: u64) -> Result<Vec<u8>, SessionError> {
+    let mut contents = Vec::new();
+    loop {
+        match running.next().await {
+            Event::Output(Stream::Out, bytes) => {
+                contents.extend_from_slice(&bytes);
+                // The guest's word for it is not enough.
+                if u64::try_from(contents.len()).unwrap_or(u64::MAX) > limit {
+                    return Err(SessionError::Died("its guest sent more of a file than it may have".into()));
+                }
+            }
+            Event::Done(_) => return Ok(contents),
+            Event::Gone(error) => return Err(error),
+            _ => return Err(SessionError::Died("its guest answered a read with something else".into())),
+        }
+    }
+}
+
+/// Sends what is to be written.
+pub(crate) async fn write_out(mut running: Running, contents: &[u8]) -> Result<(), SessionError> {
+    let input = running.input();
+    let written = async {
+        // Refused halfway: the reason comes as an event.
+        if input.write(contents).await.is_ok() {
+            input.end().await;
+        }
+    };
+    let answer = async {
+        match running.next().await {
+            Event::Done(count) if count == u64::try_from(contents.len()).unwrap_or(u64::MAX) => Ok(()),
+            Event::Done(count) => {
+                Err(SessionError::Died(format!("its guest wrote {count} of {} bytes", contents.len())))
+            }
+            Event::Gone(error) => Err(error),
+            _ => Err(SessionError::Died("its guest answered a write with something else".into())),
+        }
+    };
+    let ((), answer) = tokio::join!(written, answer);
+    answer
+}
+
+/// The answer to a stat.
+pub(crate) async fn found(mut running: Running) -> Result<Option<Stat>, SessionError> {
+    match running.next().await {
+        Event::Stat(stat) => Ok(stat),
+        Event::Gone(error) => Err(error),
+        _ => Err(SessionError::Died("its guest answered a question with something else".into())),
+    }
+}
+
+/// The answer to a list.
+pub(crate) async fn entries(mut running: Running) -> Result<Vec<Entry>, SessionError> {
+    const MOST: usize = 100_000;
+    let mut all = Vec::new();
+    loop {
+        match running.next().await {
+            Event::Entries(entries, last) => {
+                all.extend(entries);
+                if last {
+                    return Ok(all);
+                }
+                if all.len() > MOST {
+                    return Err(SessionError::Died("its guest lists without end".into()));
+                }
+            }
+            Event::Gone(error) => return Err(error),
+            _ => return Err(SessionError::Died("its guest answered a question with something else".into())),
         }
     }
 }

@@ -190,6 +190,11 @@ fn renumber(first: Host) -> Option<(u32, FirstFrame)> {
         }
         Host::Stat { id, path } => (id, Box::new(|id| Host::Stat { id, path })),
         Host::List { id, path } => (id, Box::new(|id| Host::List { id, path })),
+        Host::ReadWithin { id, within, limit } => (id, Box::new(move |id| Host::ReadWithin { id, within, limit })),
+        Host::WriteWithin { id, within, permissions } => {
+            (id, Box::new(move |id| Host::WriteWithin { id, within, permissions }))
+        }
+        Host::LookWithin { id, within, look } => (id, Box::new(move |id| Host::LookWithin { id, within, look })),
         Host::Ping { id } => (id, Box::new(|id| Host::Ping { id })),
         _ => return None,
     })

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::frame::{FrameError, Message};
 
 /// The version that both sides must speak.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 /// How many bytes of a stream may be under way before the receiver grants more.
 pub const WINDOW: u32 = 1 << 20;
 
@@ -63,6 +63,30 @@ pub enum WriteMode {
     Replace,
     /// Adds at the end.
     Append,
+}
+
+/// Where a confined operation works: nothing outside the root is reached, whoever swaps what meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Within {
+    /// An absolute path; no part of it may be a link.
+    pub root: String,
+    /// Below the root, relative, without `..`; empty is the root itself. No part of it may be a link.
+    pub path: String,
+    /// Whose rights count.
+    pub user: User,
+}
+
+/// What a confined look is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Look {
+    /// What is there: answered as a stat.
+    Stat,
+    /// What is in that directory: answered as a list.
+    List,
+    /// Whether files can be read there.
+    Readable,
+    /// Whether files can be made there too; directories that are missing are made.
+    Writable,
 }
 
 /// What the host says.
@@ -167,6 +191,33 @@ pub enum Host {
         /// The transfer's id.
         id: u32,
     },
+    /// Read a regular file under a root.
+    ReadWithin {
+        /// The transfer's id.
+        id: u32,
+        /// Where.
+        within: Within,
+        /// Fail if it is larger.
+        limit: u64,
+    },
+    /// Write a file under a root, whole or not at all; its bytes follow as input.
+    WriteWithin {
+        /// The transfer's id.
+        id: u32,
+        /// Where; parents are made.
+        within: Within,
+        /// Permission bits of a new file.
+        permissions: u32,
+    },
+    /// Look at something under a root.
+    LookWithin {
+        /// The question's id.
+        id: u32,
+        /// Where.
+        within: Within,
+        /// What for.
+        look: Look,
+    },
     /// End everything.
     Shutdown,
 }
@@ -213,6 +264,10 @@ pub enum FailureKind {
     Invalid,
     /// Anything else; the message says more.
     Other,
+    /// A symbolic link, where none is followed.
+    Link,
+    /// A file with more than one name, one of which may lie outside the root.
+    HardLink,
 }
 
 /// What sort of thing is at a path.
@@ -376,6 +431,9 @@ frames!(Host {
     14 => Pause [id] {},
     15 => Resume [id] {},
     16 => Save [id] {},
+    17 => ReadWithin [id] { within, limit },
+    18 => WriteWithin [id] { within, permissions },
+    19 => LookWithin [id] { within, look },
 } chunks {
     write Self::Input { id, bytes } => (3, *id, bytes),
     read 3 => |id, bytes| Self::Input { id, bytes },

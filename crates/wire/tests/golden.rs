@@ -1,10 +1,10 @@
-//! The bytes of protocol version 2. If this changes, raise `PROTOCOL_VERSION`.
+//! The bytes of protocol version 3. If this changes, raise `PROTOCOL_VERSION`.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 use wire::{
-    Decoder, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, MAX_CHUNK, MAX_FRAME, Message, Outcome, Stat,
-    Stream, User, WindowSize, WriteMode, encode,
+    Decoder, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, Look, MAX_CHUNK, MAX_FRAME, Message, Outcome,
+    Stat, Stream, User, WindowSize, Within, WriteMode, encode,
 };
 
 fn host_messages() -> Vec<Host> {
@@ -18,8 +18,11 @@ fn host_messages() -> Vec<Host> {
         max_output: Some(1 << 20),
     };
     let (id, path) = (7, String::from("/a"));
-    vec![
-        Host::Hello { version: 2 },
+    let within = Within { root: "/repo".into(), path: "a/b".into(), user: User::Default };
+    let looks = [Look::Stat, Look::List, Look::Readable, Look::Writable];
+    let looks = looks.map(|look| Host::LookWithin { id, within: within.clone(), look });
+    let mut messages = vec![
+        Host::Hello { version: 3 },
         Host::Exec { id, exec },
         Host::Input { id, bytes: b"in".to_vec() },
         Host::InputEnd { id },
@@ -35,18 +38,23 @@ fn host_messages() -> Vec<Host> {
         Host::Pause { id },
         Host::Resume { id },
         Host::Save { id },
-    ]
+        Host::ReadWithin { id, within: within.clone(), limit: 100 },
+        Host::WriteWithin { id, within: within.clone(), permissions: 0o644 },
+    ];
+    messages.extend(looks);
+    messages
 }
 
 fn guest_messages() -> Vec<Guest> {
     let id = 7;
     let stat = Stat { kind: FileKind::File, size: 5, permissions: 0o644 };
     let mut messages = vec![
-        Guest::Hello { version: 2 },
+        Guest::Hello { version: 3 },
         Guest::Output { id, stream: Stream::Out, bytes: b"out".to_vec() },
         Guest::Output { id, stream: Stream::Err, bytes: b"err".to_vec() },
         Guest::Done { id, bytes: 5 },
         Guest::Failed { id, kind: FailureKind::NotFound, message: "no".into() },
+        Guest::Failed { id, kind: FailureKind::HardLink, message: "two".into() },
         Guest::Credit { id, bytes: 65_536 },
         Guest::Stat { id, stat: Some(stat) },
         Guest::Stat { id, stat: None },
@@ -90,7 +98,7 @@ fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
 }
 
 #[test]
-fn version_2() {
+fn version_3() {
     insta::assert_snapshot!("host", golden(&host_messages()));
     insta::assert_snapshot!("guest", golden(&guest_messages()));
 }

@@ -222,6 +222,14 @@ fn settings_rows(plan: &Plan) -> Vec<Vec<Span>> {
         plan.approval.as_ref().map_or("none".to_owned(), |approval| format!("{approval}: {}", approval.summary()));
     let files = &plan.file_tools;
     let access = if files.read_only { "read-only" } else { "read and write" };
+    let list = |globs: &Vec<profile::Glob>| {
+        let globs: Vec<String> = globs.iter().map(ToString::to_string).collect();
+        if globs.is_empty() { "nothing".to_owned() } else { globs.join(" ") }
+    };
+    let mut globs: String = files.allow.iter().map(|globs| format!(", only {}", list(globs))).collect();
+    if !files.deny.is_empty() {
+        globs.push_str(&format!(", never {}", list(&files.deny)));
+    }
     let mut rows = vec![
         vec![plain("approval"), plain(approval)],
         vec![plain("audit"), plain(plan.audit.to_string())],
@@ -229,7 +237,7 @@ fn settings_rows(plan: &Plan) -> Vec<Vec<Span>> {
         vec![
             plain("file tools"),
             plain(format!(
-                "{}, {access}, root {}, at most {}, preflight {}",
+                "{}, {access}, root {}, at most {}, preflight {}{globs}",
                 files.mode, files.root, files.max_bytes, files.preflight
             )),
         ],

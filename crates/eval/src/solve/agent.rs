@@ -68,7 +68,7 @@ pub(super) async fn step(
         let called = called?;
         state.tool_calls += 1;
         work.counters.add_tool_call();
-        let died = called.died;
+        let (died, ends) = (called.died, called.ends);
         let message = called.content.clone();
         submitted = called.submitted.or(submitted);
         state.messages.push(ChatMessage::Tool(ToolResult {
@@ -78,6 +78,9 @@ pub(super) async fn step(
             function: call.function,
             error: called.error,
         }));
+        if let Some(why) = ends {
+            return Err(Stop::Failed(why));
+        }
         if died {
             return Err(Stop::Failed(format!("the sandbox is gone: {message}")));
         }

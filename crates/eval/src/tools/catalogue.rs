@@ -55,7 +55,7 @@ impl Tool {
             Self::ReadFile => "Read a file. Lines are numbered; long files are read in parts by offset and limit.",
             Self::WriteFile => "Write a file, replacing what it held; directories are made.",
             Self::EditFile => "Replace a text in a file: the first match, or all.",
-            Self::Ls => "List the files.",
+            Self::Ls => "List a directory; names of directories end in a slash.",
             Self::DeleteFile => "Delete a file.",
             Self::TextEditor => "View, create and edit files; the last edits of a file can be undone.",
             Self::Think => "Write down a thought. Nothing happens; it helps to think.",
@@ -107,7 +107,7 @@ impl Tool {
                     ]
                 }
             }
-            Self::Ls => const { &[may("path", Text, "The directory; all files by default")] },
+            Self::Ls => const { &[may("path", Text, "The directory; the root of all files by default")] },
             Self::DeleteFile => const { &[FILE] },
             Self::TextEditor => {
                 const {

@@ -24,6 +24,7 @@ use crate::journal::Journal;
 use crate::model::ToolInfo;
 
 pub(crate) use call::{call, sound};
+pub(crate) use files::{Files, Looks};
 pub(crate) use schema::{Arguments, Kind, Parameter};
 
 /// The tool by which an agent says that it has finished.
@@ -82,7 +83,7 @@ pub(crate) struct Manner<'a> {
 /// What one sample's tools remember from call to call.
 #[derive(Default)]
 pub(crate) struct Kit {
-    pub(crate) files: files::Files,
+    pub(crate) files: Files,
     pub(crate) shell: session::Shell,
     pub(crate) notes: notes::Notes,
     pub(crate) search: web::Search,
@@ -112,12 +113,14 @@ pub(crate) struct Called {
     pub(crate) submitted: Option<String>,
     /// Whether the sandbox died.
     pub(crate) died: bool,
+    /// Why the sample cannot go on.
+    pub(crate) ends: Option<String>,
 }
 
 impl Called {
     /// What it gave is these words.
     pub(crate) fn said(content: impl Into<String>) -> Self {
-        Self { content: content.into(), truncated: None, error: None, submitted: None, died: false }
+        Self { content: content.into(), truncated: None, error: None, submitted: None, died: false, ends: None }
     }
 
     pub(crate) fn failed(error: ToolError) -> Self {

@@ -2,8 +2,9 @@
 
 use std::str::FromStr;
 
-use crate::problem::Located;
-use crate::reader::{Complaints, Fields};
+use crate::glob::{Glob, MAX_GLOBS};
+use crate::problem::{Located, Problem};
+use crate::reader::{self, Complaints, Fields};
 use crate::units::Bytes;
 use crate::words::words;
 use crate::yaml::Node;
@@ -43,9 +44,13 @@ pub struct FileTools {
     pub max_bytes: Option<Located<Bytes>>,
     /// The preflight; `auto` by default, `force` at H1 and above in sandbox mode.
     pub preflight: Option<Located<Preflight>>,
+    /// What they may touch below the root: absent means everything, empty nothing.
+    pub allow: Option<Vec<Located<Glob>>>,
+    /// What they may not, whatever is allowed.
+    pub deny: Vec<Located<Glob>>,
 }
 
-const KEYS: &[&str] = &["mode", "root", "read_only", "max_bytes", "preflight"];
+const KEYS: &[&str] = &["mode", "root", "read_only", "max_bytes", "preflight", "allow", "deny"];
 
 impl FileTools {
     /// Reads `file_tools:`.
@@ -57,10 +62,22 @@ impl FileTools {
             read_only: fields.truth("read_only"),
             max_bytes: fields.parsed("max_bytes"),
             preflight: fields.parsed("preflight"),
+            allow: fields.has("allow").then(|| globs(&mut fields, "allow")),
+            deny: globs(&mut fields, "deny"),
         };
         fields.close();
         tools
     }
+}
+
+fn globs(fields: &mut Fields<'_>, key: &str) -> Vec<Located<Glob>> {
+    let (place, complaints) = (fields.place_of(key), fields.complaints());
+    let nodes = fields.list(key);
+    if nodes.len() > MAX_GLOBS {
+        complaints.add(Problem { place, message: format!("`{key}` has more than {MAX_GLOBS} globs"), hint: None });
+        return Vec::new();
+    }
+    nodes.into_iter().filter_map(|node| reader::parsed(node, key, complaints, |_| None)).collect()
 }
 
 /// An absolute path without `.` or `..` parts.

@@ -51,6 +51,7 @@ fn structure() {
         "profile: T0.H1.N1\nmounts: ['/run:/x', 'data', '/home/u/.ssh:/keys']",
         "profile: T0.H1.N1\nenvironment: {'1X': a, OK: [1], FINE: yes}",
         "profile: T0.H1.N1\nfile_tools: {mode: disk, root: ../x, read_only: maybe, preflight: never}",
+        "profile: T0.H1.N1\nfile_tools: {allow: src, deny: ['/etc', '../x', '[a', ok, 7], alow: []}",
         "profile: T7.H1.N1\nimage: [x]\nextra: 1\nnetwork: {allow_domains: [localhost]}",
     ]));
 }

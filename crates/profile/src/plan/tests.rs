@@ -517,6 +517,47 @@ fn sandboxed_file_tools_only_read_unless_a_writer_is_named() {
 }
 
 #[test]
+fn file_tools_in_memory_run_in_our_process() {
+    let runs = |text: &str| -> Vec<(String, crate::Runs)> {
+        let tools = compile(&request(text), &facts("root")).unwrap().affordances;
+        tools.into_iter().map(|tool| (tool.name, tool.runs)).collect()
+    };
+    let expected = |runs| vec![("ls".to_owned(), runs), ("read_file".to_owned(), runs)];
+    assert_eq!(runs("profile: T1.H1.N2\ntools: [read_file, ls]"), expected(crate::Runs::Host));
+    assert_eq!(
+        runs("profile: T1.H1.N2\ntools: [read_file, ls]\nfile_tools: {mode: sandbox}"),
+        expected(crate::Runs::Sandbox)
+    );
+}
+
+#[test]
+fn denied_paths_beat_allowed_ones_and_the_environment_only_narrows() {
+    let tools = |globs: &str, variables: &[(&str, &str)]| {
+        let text = format!("profile: T1.H1.N2\nfile_tools: {{mode: store{globs}}}");
+        compile(&request_with(&text, variables), &facts("root")).unwrap().file_tools
+    };
+    let touched = |globs: &str, variables: &[(&str, &str)]| -> Vec<&str> {
+        let tools = tools(globs, variables);
+        let paths = ["a.md", "src/a.rs", "src/key.pem", "src/deep/b.rs", "docs/c.md"];
+        paths.into_iter().filter(|path| tools.forbids(path).is_none()).collect()
+    };
+    let all = ["a.md", "src/a.rs", "src/key.pem", "src/deep/b.rs", "docs/c.md"];
+    assert_eq!(touched("", &[]), all, "absent means everything");
+    assert_eq!(touched(", allow: []", &[]), [""; 0], "empty means nothing");
+    assert_eq!(touched(", allow: [src]", &[]), ["src/a.rs", "src/key.pem", "src/deep/b.rs"]);
+    assert_eq!(touched(", allow: [src], deny: ['*.pem']", &[]), ["src/a.rs", "src/deep/b.rs"]);
+    assert_eq!(touched(", allow: [src]", &[("INSPECT_FS_ALLOW", "*.md,src/deep/**")]), ["src/deep/b.rs"]);
+    assert_eq!(touched("", &[("INSPECT_FS_ALLOW", "*.md"), ("INSPECT_FS_DENY", "docs/*:x")]), ["a.md"]);
+    assert_eq!(touched(", allow: []", &[("INSPECT_FS_ALLOW", "**")]), [""; 0], "nothing is widened");
+    assert_eq!(touched(", deny: [src]", &[("INSPECT_FS_DENY", "docs")]), ["a.md"], "both deny");
+    assert_eq!(touched("", &[("INSPECT_FS_ALLOW", " ")]), all, "an empty variable is unset");
+    let looks = tools(", allow: ['src/deep/*.rs'], deny: [docs]", &[]);
+    for (directory, may) in [("", true), ("src", true), ("src/deep", true), ("src/other", false), ("docs", false)] {
+        assert_eq!(looks.forbids_looking_into(directory).is_none(), may, "{directory}");
+    }
+}
+
+#[test]
 fn the_hash_is_stable() {
     // If this changes, the plan's format changed: raise `Plan::SCHEMA` and say so in the changelog.
     let plan = compile(&request("profile: T0.H1.N2\napproval: ci"), &facts("root")).unwrap();

@@ -2,8 +2,8 @@
 
 use super::NotGranted;
 use crate::affordance::{Affordance, Kind, Reach, Runs, Sensitivity};
-use crate::catalogue::default_tools;
-use crate::document::MountMode;
+use crate::catalogue::{FILE_TOOLS, default_tools};
+use crate::document::{FileMode, MountMode};
 use crate::grant::{Withheld, judge};
 use crate::level::Tooling;
 use crate::problem::Located;
@@ -55,6 +55,11 @@ pub(super) fn affordances(request: &Request, zones: &Zones) -> Judged {
                 }
                 result.keep(tool.clone(), verdict(tool).and_then(|()| narrowed(tool)));
             }
+        }
+    }
+    if request.file_tools.mode == FileMode::Store {
+        for tool in result.granted.iter_mut().filter(|tool| FILE_TOOLS.contains(&tool.name.as_str())) {
+            tool.runs = Runs::Host;
         }
     }
     for mount in &document.mounts {

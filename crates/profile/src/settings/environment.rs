@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use crate::approval::Approval;
 use crate::document::{FileMode, Preflight};
+use crate::glob::{Glob, GlobList};
 use crate::level::Profile;
 use crate::problem::{Problem, Problems};
 use crate::units::{Bytes, Millis};
@@ -21,6 +22,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("INSPECT_AGENTS_FS_ROOT", "the directory that the file tools are confined to"),
     ("INSPECT_AGENTS_FS_READ_ONLY", "whether the file tools may only read"),
     ("INSPECT_AGENTS_FS_MAX_BYTES", "the largest file that the file tools touch"),
+    ("INSPECT_FS_ALLOW", "globs; the file tools touch only what these allow too"),
+    ("INSPECT_FS_DENY", "further globs that the file tools may not touch"),
     ("INSPECT_AGENTS_TOOL_TIMEOUT", "seconds that one tool call may take"),
     ("INSPECT_MAX_TOOL_OUTPUT", "bytes of one tool call's output that the model is shown"),
     ("INSPECT_SANDBOX_PREFLIGHT", "auto, skip or force"),
@@ -69,6 +72,10 @@ pub struct Environment {
     pub fs_read_only: Option<Switch>,
     /// `INSPECT_AGENTS_FS_MAX_BYTES`.
     pub fs_max_bytes: Option<Bytes>,
+    /// `INSPECT_FS_ALLOW`.
+    pub fs_allow: Option<Vec<Glob>>,
+    /// `INSPECT_FS_DENY`.
+    pub fs_deny: Option<Vec<Glob>>,
     /// `INSPECT_AGENTS_TOOL_TIMEOUT`.
     pub tool_timeout: Option<Millis>,
     /// `INSPECT_MAX_TOOL_OUTPUT`.
@@ -93,6 +100,8 @@ impl Environment {
             fs_root: reader.value::<crate::document::Root>("INSPECT_AGENTS_FS_ROOT").map(|root| root.0),
             fs_read_only: reader.value("INSPECT_AGENTS_FS_READ_ONLY"),
             fs_max_bytes: reader.value("INSPECT_AGENTS_FS_MAX_BYTES"),
+            fs_allow: reader.value::<GlobList>("INSPECT_FS_ALLOW").map(|list| list.0),
+            fs_deny: reader.value::<GlobList>("INSPECT_FS_DENY").map(|list| list.0),
             tool_timeout: reader.value("INSPECT_AGENTS_TOOL_TIMEOUT"),
             max_tool_output: reader.value("INSPECT_MAX_TOOL_OUTPUT"),
             preflight: reader.value("INSPECT_SANDBOX_PREFLIGHT"),

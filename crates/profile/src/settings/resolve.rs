@@ -11,6 +11,7 @@ use crate::affordance::Affordance;
 use crate::approval::Approval;
 use crate::catalogue::WRITE_TOOLS;
 use crate::document::{Document, FileMode, Phase, Preflight, Provider, Stated};
+use crate::glob::Glob;
 use crate::level::{Isolation, Profile};
 use crate::problem::Located;
 use crate::refusal::Unmet;
@@ -47,6 +48,36 @@ pub struct FileToolsInForce {
     pub max_bytes: Bytes,
     /// What happens when the sandbox cannot serve them.
     pub preflight: Preflight,
+    /// Every list must have a glob that covers a path; without a list, which is written as null, everything is allowed.
+    #[serde(serialize_with = "null_if_none")]
+    pub allow: Vec<Vec<Glob>>,
+    /// Globs that no path may be covered by.
+    pub deny: Vec<Glob>,
+}
+
+/// In a document an empty list of allowed paths allows nothing: what allows everything must not look like it.
+fn null_if_none<S: serde::Serializer>(lists: &[Vec<Glob>], serializer: S) -> Result<S::Ok, S::Error> {
+    if lists.is_empty() { serializer.serialize_none() } else { lists.serialize(serializer) }
+}
+
+impl FileToolsInForce {
+    /// The glob that keeps a file below the root from being touched, if one does; `None` in it is a missing one.
+    pub fn forbids(&self, path: &str) -> Option<Option<&Glob>> {
+        if let Some(glob) = self.deny.iter().find(|glob| glob.covers(path)) {
+            return Some(Some(glob));
+        }
+        let allowed = self.allow.iter().all(|list| list.iter().any(|glob| glob.covers(path)));
+        (!allowed).then_some(None)
+    }
+
+    /// The same for looking into a directory: something in it may be allowed. The root is the empty path.
+    pub fn forbids_looking_into(&self, directory: &str) -> Option<Option<&Glob>> {
+        if let Some(glob) = self.deny.iter().find(|glob| glob.covers(directory)) {
+            return Some(Some(glob));
+        }
+        let allowed = self.allow.iter().all(|list| list.iter().any(|glob| glob.reaches_into(directory)));
+        (!allowed).then_some(None)
+    }
 }
 
 /// What a request was made of, kept so that it can be made again under another profile.
@@ -333,5 +364,51 @@ fn settle_file_tools(
         },
         |file, wanted| file <= wanted,
     );
-    FileToolsInForce { mode, root, read_only, max_bytes, preflight }
+    let (allow, deny) = settle_globs(ledger, document, environment);
+    FileToolsInForce { mode, root, read_only, max_bytes, preflight, allow, deny }
+}
+
+/// The environment only narrows: what it allows must be allowed by the file too, and what it denies is denied as well.
+fn settle_globs(ledger: &mut Ledger, document: &Document, environment: &Environment) -> (Vec<Vec<Glob>>, Vec<Glob>) {
+    let stated = &document.file_tools;
+    let values = |globs: &[Located<Glob>]| globs.iter().map(|glob| glob.value.clone()).collect::<Vec<_>>();
+    let show = |globs: &[Glob]| globs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let or = |text: String, empty: &str| if text.is_empty() { empty.to_owned() } else { text };
+    let place = |globs: &[Located<Glob>]| Source::File(globs.first().and_then(|glob| glob.place));
+
+    let file = stated.allow.as_ref().map(|globs| (values(globs), place(globs)));
+    let allow: Vec<Vec<Glob>> =
+        file.iter().map(|(globs, _)| globs.clone()).chain(environment.fs_allow.clone()).collect();
+    let lists: Vec<String> = allow.iter().map(|list| or(show(list), "nothing")).collect();
+    let below = file.map(|(globs, source)| (or(show(&globs), "nothing"), source));
+    ledger.provenance.push(layered(
+        "file_tools.allow",
+        or(lists.join("; and also "), "everything"),
+        below,
+        environment.fs_allow.as_ref().map(|_| "INSPECT_FS_ALLOW"),
+    ));
+
+    let file = values(&stated.deny);
+    let below = (!file.is_empty()).then(|| (show(&file), place(&stated.deny)));
+    let deny: Vec<Glob> = file.into_iter().chain(environment.fs_deny.iter().flatten().cloned()).collect();
+    ledger.provenance.push(layered(
+        "file_tools.deny",
+        or(show(&deny), "nothing"),
+        below,
+        environment.fs_deny.as_ref().map(|_| "INSPECT_FS_DENY"),
+    ));
+    (allow, deny)
+}
+
+fn layered(
+    setting: &'static str,
+    value: String,
+    file: Option<(String, Source)>,
+    variable: Option<&'static str>,
+) -> Provenance {
+    match (variable, file) {
+        (Some(variable), overrides) => Provenance { setting, value, source: Source::Environment(variable), overrides },
+        (None, Some((_, source))) => Provenance::plain(setting, value, source),
+        (None, None) => Provenance::plain(setting, value, Source::Default),
+    }
 }
