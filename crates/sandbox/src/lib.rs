@@ -3,6 +3,7 @@
 //! Exec, streams, limits, timeouts, users and files are written once, in the guest and the [`Session`]; a provider only
 //! hands back a byte stream. The host believes nothing that comes out of it.
 
+mod connection;
 mod container;
 mod helpers;
 mod local;
@@ -16,6 +17,7 @@ mod share;
 mod snapshot;
 mod tree;
 
+pub use connection::{Connection, DialError};
 pub use container::{Capture, Containers, Request, System};
 pub use jail::cgroups::Limits;
 pub use jail::zygote::{Image, Mount, Network, keep_descriptors_back};
@@ -28,4 +30,4 @@ pub use session::{Session, SessionError};
 pub use share::share;
 pub use snapshot::{Archive, Changes, Snapshot};
 pub use tree::{Transferred, TreeError, TreeLimits};
-pub use wire::{Entry, Exec, FailureKind, FileKind, Outcome, Stat, Stream, User, WindowSize};
+pub use wire::{DialFailure, Entry, Exec, FailureKind, FileKind, Outcome, Stat, Stream, User, WindowSize};

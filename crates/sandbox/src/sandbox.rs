@@ -7,6 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 use wire::{Entry, Exec, Host, MAX_FRAME, Outcome, Stat, Stream, WriteMode};
 
+use crate::connection::{Connection, DialError};
 use crate::operation::{Event, Running};
 use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
@@ -273,6 +274,11 @@ impl Sandbox {
                 _ => return Err(SessionError::Died("its guest answered a question with something else".into())),
             }
         }
+    }
+
+    /// Opens a TCP connection from inside, by the sandbox's own resolver and network. `deadline` is for its opening.
+    pub async fn dial(&self, host: &str, port: u16, deadline: Duration) -> Result<Connection, DialError> {
+        Connection::open(&self.session, host, port, deadline).await
     }
 
     /// Ends every process of the sandbox and keeps its files, as they are then, to begin others with. Nothing is copied.

@@ -1,10 +1,10 @@
-//! The bytes of protocol version 2. If this changes, raise `PROTOCOL_VERSION`.
+//! The bytes of protocol version 3. If this changes, raise `PROTOCOL_VERSION`.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 use wire::{
-    Decoder, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, MAX_CHUNK, MAX_FRAME, Message, Outcome, Stat,
-    Stream, User, WindowSize, WriteMode, encode,
+    Decoder, DialFailure, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, MAX_CHUNK, MAX_FRAME, Message,
+    Outcome, Stat, Stream, User, WindowSize, WriteMode, encode,
 };
 
 fn host_messages() -> Vec<Host> {
@@ -19,7 +19,7 @@ fn host_messages() -> Vec<Host> {
     };
     let (id, path) = (7, String::from("/a"));
     vec![
-        Host::Hello { version: 2 },
+        Host::Hello { version: 3 },
         Host::Exec { id, exec },
         Host::Input { id, bytes: b"in".to_vec() },
         Host::InputEnd { id },
@@ -35,6 +35,7 @@ fn host_messages() -> Vec<Host> {
         Host::Pause { id },
         Host::Resume { id },
         Host::Save { id },
+        Host::Dial { id, host: "www.example.org".into(), port: 443, timeout_ms: 10_000 },
     ]
 }
 
@@ -42,7 +43,7 @@ fn guest_messages() -> Vec<Guest> {
     let id = 7;
     let stat = Stat { kind: FileKind::File, size: 5, permissions: 0o644 };
     let mut messages = vec![
-        Guest::Hello { version: 2 },
+        Guest::Hello { version: 3 },
         Guest::Output { id, stream: Stream::Out, bytes: b"out".to_vec() },
         Guest::Output { id, stream: Stream::Err, bytes: b"err".to_vec() },
         Guest::Done { id, bytes: 5 },
@@ -52,6 +53,9 @@ fn guest_messages() -> Vec<Guest> {
         Guest::Stat { id, stat: None },
         Guest::Entries { id, entries: vec![Entry { name: b"x\xff".to_vec(), stat }], last: true },
         Guest::Pong { id },
+        Guest::Connected { id },
+        Guest::DialFailed { id, why: DialFailure::Refused, message: "no".into() },
+        Guest::OutputEnd { id },
     ];
     let outcomes = [
         Outcome::Exited(3),
@@ -90,7 +94,7 @@ fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
 }
 
 #[test]
-fn version_2() {
+fn version_3() {
     insta::assert_snapshot!("host", golden(&host_messages()));
     insta::assert_snapshot!("guest", golden(&guest_messages()));
 }
