@@ -44,7 +44,9 @@ impl Audit {
             }
             What::SampleLimit { kind, limit, .. } => self.record("limit", json!({"type": kind, "limit": limit})),
             What::Info { data, .. } => match data.get("kind").and_then(Value::as_str) {
-                Some(kind @ ("network" | "network_totals" | "sandbox")) => self.record(kind, data.clone()),
+                Some(kind @ ("network" | "network_totals" | "sandbox" | "web_search")) => {
+                    self.record(kind, data.clone())
+                }
                 _ => Ok(()),
             },
             _ => Ok(()),

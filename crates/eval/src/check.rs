@@ -17,6 +17,12 @@ pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
             let hint = "choose a lower T, or the solver `generate`";
             unmet.push(Unmet::new(Cause::Contradiction, "solver.agent", reason).hint(hint));
         }
+        let searches = agent.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == Tool::WebSearch.name()));
+        if searches && available.contains(&Tool::WebSearch) && plan.search.is_none() {
+            let reason = "the agent may use `web_search`, and nobody is named who answers it";
+            let hint = "write {name: web_search, provider: tavily}, or google, brave or json";
+            unmet.push(Unmet::new(Cause::Contradiction, "tooling.web_search", reason).hint(hint));
+        }
         for name in agent.tools.iter().flatten() {
             if available.iter().any(|tool| tool.name() == name) {
                 continue;

@@ -19,7 +19,7 @@ use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, State, Stop, Work};
 use crate::task::{Input, Sample, SampleId, Scorer, Task};
-use crate::tools::{Kit, Tool};
+use crate::tools::{Kit, Search, Tool};
 
 /// What all samples of an evaluation share.
 pub(crate) struct Shared {
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) granted: Vec<Tool>,
     pub(crate) scorers: Vec<String>,
     pub(crate) counters: Counters,
+    pub(crate) search: Search,
 }
 
 /// How a sample ended.
@@ -220,7 +221,7 @@ async fn solve_in(
         }
         None => (None, None),
     };
-    let kit = Kit::default();
+    let kit = Kit { search: shared.search.clone(), ..Kit::default() };
     let work = Work {
         task: &shared.task,
         sample,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eval::task::{Task, TaskOverrides};
-use eval::{EvalFailure, Evaluation, FailOn, Job, Settings, Surroundings};
+use eval::{EvalFailure, Evaluation, FailOn, Job, Keys, Settings, Surroundings};
 use image::{ImageError, Opened};
 use log::{Redactor, Status};
 use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request};
@@ -36,7 +36,7 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|(job, image)| {
         if job.redactor.too_short() > 0 {
-            let text = ": a granted environment value is too short to be taken out of the log";
+            let text = ": a granted environment value or a key is too short to be taken out of the log";
             printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -116,13 +116,18 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
     };
     let revision = revision(Path::new(&arguments.task));
     let secrets = task.document.environment.values().map(|value| ExposeSecret::expose_secret(value).to_owned());
+    let keys = Keys::gather(&plan, |name| std::env::var(name).ok()).map_err(|missing| {
+        let problem = Problem::new(missing.to_string()).hint(missing.hint());
+        Problems { origin: task.origin.clone(), problems: vec![problem] }
+    })?;
+    let secrets = secrets.chain(keys.values().map(|key| key.expose_secret().to_owned()));
     let redactor = Redactor::new(secrets.collect::<Vec<_>>(), log::redact::KEYS);
     let facts = json!(facts);
     let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
     let environment = exec::environment(&task.document, &config);
     let surroundings = Surroundings { environment, directory: config.workdir, user: config.user };
     let request = container;
-    let job = Job { task, requested, plan, request, model, surroundings, settings, redactor, facts, revision };
+    let job = Job { task, requested, plan, request, model, surroundings, settings, redactor, keys, facts, revision };
     Ok((job, image))
 }
 

@@ -23,6 +23,9 @@ use crate::journal::Journal;
 use crate::model::ToolInfo;
 
 pub(crate) use call::call;
+pub(crate) use web::Search;
+pub use web::{Keys, MissingKey};
+
 pub(crate) use schema::{Arguments, Kind, Parameter};
 
 /// The tool by which an agent says that it has finished.
@@ -84,7 +87,7 @@ pub(crate) struct Kit {
     pub(crate) files: files::Files,
     pub(crate) shell: session::Shell,
     pub(crate) notes: notes::Notes,
-    pub(crate) search: web::Search,
+    pub(crate) search: Search,
 }
 
 /// Everything that a call has at hand.
