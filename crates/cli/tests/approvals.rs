@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use common::evaluation::{calls, dump, ended, eval, events, write};
@@ -199,7 +200,6 @@ answer = {
 }.get(command, {"decision": "reject", "explanation": "not on my list"})
 json.dump(answer, sys.stdout)
 "#;
-    use std::os::unix::fs::PermissionsExt as _;
     let program = write(place.path(), "approve", script);
     std::fs::set_permissions(program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let policy = "approvers: [{name: command, tools: bash, command: [./approve], timeout: 20}]";

@@ -49,7 +49,7 @@ impl Audit {
             }
             What::SampleLimit { kind, limit, .. } => self.record("limit", json!({"type": kind, "limit": limit})),
             What::Info { data, .. } => match data.get("kind").and_then(Value::as_str) {
-                Some(kind @ ("network" | "network_totals" | "sandbox" | "file_tools")) => {
+                Some(kind @ ("network" | "network_totals" | "sandbox" | "file_tools" | "web_search")) => {
                     self.record(kind, data.clone())
                 }
                 _ => Ok(()),

@@ -16,6 +16,11 @@ pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
             let hint = "choose a lower T, or the solver `generate`";
             unmet.push(Unmet::new(Cause::Contradiction, "solver.agent", reason).hint(hint));
         }
+        if solver.offers(Tool::WebSearch.name()) && available.contains(&Tool::WebSearch) && plan.search.is_none() {
+            let reason = "the agent may use `web_search`, and nobody is named who answers it";
+            let hint = "write {name: web_search, provider: tavily}, or google, brave or json";
+            unmet.push(Unmet::new(Cause::Contradiction, "tooling.web_search", reason).hint(hint));
+        }
         for name in solver.named_tools() {
             if available.iter().any(|tool| tool.name() == name) {
                 continue;

@@ -25,3 +25,4 @@ pub use display::{Display, Progress};
 pub use model::{DEFAULT_MODEL, ModelError, check_model};
 pub use place::PlaceError;
 pub use run::{EvalFailure, Evaluation, FailOn, Job, Settings, Surroundings, evaluate};
+pub use tools::{Keys, MissingKey};

@@ -22,7 +22,7 @@ use crate::place::{PlaceError, Places};
 use crate::sample::{self, Ended, Shared};
 use crate::score::{self, Judged};
 use crate::task::Task;
-use crate::tools::Tool;
+use crate::tools::{Keys, Search, Tool};
 use crate::{header, score::worth};
 
 /// When failed samples fail the evaluation.
@@ -90,6 +90,8 @@ pub struct Job {
     pub person: Option<Arc<dyn Person>>,
     /// The key under which arguments are told apart in the audit chain; absent means one that nobody learns.
     pub audit_key: Option<SecretString>,
+    /// The keys of the search provider that the plan names.
+    pub keys: Keys,
     /// What was found out about this host, for the log.
     pub facts: Value,
     /// The version of the task's files, for the log.
@@ -164,6 +166,7 @@ pub async fn evaluate(
     let granted = granted(&job.plan.affordances);
     let total = job.task.dataset.samples.len() * job.task.epochs.count as usize;
     let plan = Arc::new(job.plan);
+    let search = Search::new(plan.search.clone(), job.keys);
     let needs_places = job.task.dataset.samples.iter().any(|one| sample::needs_place(&job.task, &plan, &granted, one));
     let places = if needs_places {
         let mut settings = egress::Settings { upstream: job.settings.dns_upstream, ..egress::Settings::default() };
@@ -199,6 +202,7 @@ pub async fn evaluate(
         granted,
         counters: Counters::default(),
         looks: Arc::default(),
+        search,
     });
     let all = Run { shared: Arc::clone(&shared), display, cancel, settings: job.settings };
     let outcome = all.samples(total).await?;

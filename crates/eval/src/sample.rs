@@ -20,7 +20,7 @@ use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, State, Stop, Work};
 use crate::task::{Input, Sample, SampleId, Scorer, Task};
-use crate::tools::{Files, Kit, Looks, Tool};
+use crate::tools::{Files, Kit, Looks, Search, Tool};
 
 /// What all samples of an evaluation share.
 pub(crate) struct Shared {
@@ -39,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// What was found out about the sandboxes' files.
     pub(crate) looks: Arc<Looks>,
+    pub(crate) search: Search,
 }
 
 /// How a sample ended.
@@ -245,7 +246,7 @@ async fn solve_in(
         }
         None => (None, None),
     };
-    let kit = Kit { files: Files::sharing(&shared.looks), ..Kit::default() };
+    let kit = Kit { files: Files::sharing(&shared.looks), search: shared.search.clone(), ..Kit::default() };
     let work = Work {
         task: &shared.task,
         sample,

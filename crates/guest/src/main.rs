@@ -7,6 +7,8 @@
 mod commands;
 mod failure;
 mod files;
+mod links;
+mod names;
 mod outbox;
 mod pause;
 mod server;

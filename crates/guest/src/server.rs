@@ -8,16 +8,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, read};
 use rustix::process::{WaitOptions, wait};
-use wire::{Decoder, Exec, Guest, Host, MAX_CHUNK, Outcome, PROTOCOL_VERSION, Within, WriteMode};
+use wire::{Decoder, DialFailure, Exec, Guest, Host, MAX_CHUNK, Outcome, PROTOCOL_VERSION, Within, WriteMode};
 
 use crate::commands::Command;
 use crate::failure::Failure;
 use crate::files::{self, Reading, Writing};
+use crate::links::{Broken, Link};
 use crate::outbox::Outbox;
 use crate::{pause, spawn, tree, within};
 
 /// How soon a tree that was killed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// Connections of the host's at the same time.
+const MAX_LINKS: usize = 256;
 
 /// Why the guest stops.
 pub(crate) enum Stop {
@@ -35,6 +38,7 @@ pub(crate) struct Server {
     commands: BTreeMap<u32, Command>,
     readings: BTreeMap<u32, Reading>,
     writings: BTreeMap<u32, Writing>,
+    links: BTreeMap<u32, Link>,
     orphans: bool,
 }
 
@@ -48,6 +52,7 @@ impl Server {
             commands: BTreeMap::new(),
             readings: BTreeMap::new(),
             writings: BTreeMap::new(),
+            links: BTreeMap::new(),
             orphans: false,
         }
     }
@@ -83,6 +88,9 @@ impl Server {
         for command in self.commands.values() {
             command.waits(full, &mut readable, &mut writable);
         }
+        for link in self.links.values() {
+            link.waits(full, &mut readable, &mut writable);
+        }
         let mut set: Vec<PollFd<'_>> =
             readable.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)).collect();
         set.extend(writable.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::OUT)));
@@ -103,11 +111,9 @@ impl Server {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        let deadlines = self
-            .commands
-            .values()
-            .filter_map(Command::deadline)
-            .map(|deadline| deadline.saturating_duration_since(now));
+        let deadlines = self.commands.values().filter_map(Command::deadline);
+        let deadlines = deadlines.chain(self.links.values().filter_map(Link::deadline));
+        let deadlines = deadlines.map(|deadline| deadline.saturating_duration_since(now));
         deadlines.chain(self.is_killing().then_some(LOOK_AGAIN)).min()
     }
 
@@ -141,6 +147,8 @@ impl Server {
             Host::Input { id, bytes } => {
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.take_input(&bytes);
+                } else if let Some(link) = self.links.get_mut(&id) {
+                    link.take_input(&bytes);
                 } else {
                     self.answer(id, |server| server.write_on(id, &bytes));
                 }
@@ -148,6 +156,8 @@ impl Server {
             Host::InputEnd { id } => {
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.end_input();
+                } else if let Some(link) = self.links.get_mut(&id) {
+                    link.end_input();
                 } else if let Some(writing) = self.writings.remove(&id) {
                     self.answer(id, |server| writing.finish(&mut server.outbox));
                 }
@@ -163,10 +173,15 @@ impl Server {
                 }
                 self.readings.remove(&id);
                 self.writings.remove(&id);
+                if let Some(link) = self.links.remove(&id) {
+                    self.outbox.in_order(&Guest::Done { id, bytes: link.received() });
+                }
             }
             Host::Credit { id, stream, bytes } => {
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.grant(stream, bytes);
+                } else if let Some(link) = self.links.get_mut(&id) {
+                    link.grant(bytes);
                 } else if let Some(reading) = self.readings.get_mut(&id) {
                     reading.grant(bytes);
                 }
@@ -200,7 +215,24 @@ impl Server {
                 self.answer(id, |server| within::look(id, &within, look, &mut server.outbox));
             }
             Host::Save { id } => self.answer(id, |_| Err(Failure::invalid("only who holds the sandbox can do that"))),
+            Host::Dial { id, host, port, timeout_ms } => {
+                if let Err(Broken { why, message }) = self.dial(id, &host, port, timeout_ms) {
+                    self.outbox.in_order(&Guest::DialFailed { id, why, message });
+                }
+            }
         }
+        Ok(())
+    }
+
+    fn dial(&mut self, id: u32, host: &str, port: u16, timeout_ms: u64) -> Result<(), Broken> {
+        let refused = |why, message: &str| Err(Broken { why, message: message.to_owned() });
+        if self.is_known(id) {
+            return refused(DialFailure::Invalid, "this id is in use");
+        }
+        if self.links.len() >= MAX_LINKS {
+            return refused(DialFailure::Exhausted, "there are too many connections");
+        }
+        self.links.insert(id, Link::new(id, host, port, timeout_ms)?);
         Ok(())
     }
 
@@ -212,7 +244,10 @@ impl Server {
     }
 
     fn is_known(&self, id: u32) -> bool {
-        self.commands.contains_key(&id) || self.readings.contains_key(&id) || self.writings.contains_key(&id)
+        self.commands.contains_key(&id)
+            || self.readings.contains_key(&id)
+            || self.writings.contains_key(&id)
+            || self.links.contains_key(&id)
     }
 
     fn exec(&mut self, id: u32, exec: &Exec) -> Result<(), Failure> {
@@ -268,13 +303,22 @@ impl Server {
 
     fn serve(&mut self) {
         self.reap();
-        let Self { outbox, commands, readings, orphans, .. } = self;
+        let Self { outbox, commands, readings, links, orphans, .. } = self;
         commands.retain(|&id, command| {
             if let Err(Failure { kind, message }) = command.serve(outbox, !*orphans) {
                 outbox.in_order(&Guest::Failed { id, kind, message });
                 return false;
             }
             !command.is_finished()
+        });
+        links.retain(|&id, link| {
+            let last = match link.serve(outbox) {
+                Ok(false) => return true,
+                Ok(true) => Guest::Done { id, bytes: link.received() },
+                Err(Broken { why, message }) => Guest::DialFailed { id, why, message },
+            };
+            outbox.in_order(&last);
+            false
         });
         readings.retain(|&id, reading| {
             if outbox.is_full() || !reading.can_go_on() {

@@ -56,6 +56,8 @@ pub enum Reach {
     Web,
     /// These names, wherever it runs: N1 must list them, N2 refuses them.
     Names(BTreeSet<HostPattern>),
+    /// A port of the runner's own machine that the document names: nothing leaves it. N2 refuses it all the same.
+    Loopback,
     /// Any name, not through our rules: only N0 grants it.
     Anything,
 }
@@ -75,6 +77,7 @@ impl fmt::Display for Reach {
                 }
                 Ok(())
             }
+            Self::Loopback => f.write_str("a port of this machine"),
             Self::Anything => f.write_str("anything"),
         }
     }
@@ -87,6 +90,7 @@ impl Serialize for Reach {
             Self::Sandbox => serializer.serialize_str("sandbox"),
             Self::Web => serializer.serialize_str("web"),
             Self::Names(names) => serializer.collect_seq(names),
+            Self::Loopback => serializer.serialize_str("loopback"),
             Self::Anything => serializer.serialize_str("*"),
         }
     }

@@ -56,8 +56,8 @@ pub fn judge(profile: Profile, rules: &NetworkRules, affordance: &Affordance) ->
     }
     let reach = &affordance.reach;
     match (profile.network, reach) {
-        (_, Reach::Nothing | Reach::Sandbox) | (Network::N0 | Network::N1, Reach::Web) => Ok(()),
-        (Network::N2, Reach::Web | Reach::Names(_) | Reach::Anything) => {
+        (_, Reach::Nothing | Reach::Sandbox) | (Network::N0 | Network::N1, Reach::Web | Reach::Loopback) => Ok(()),
+        (Network::N2, Reach::Web | Reach::Loopback | Reach::Names(_) | Reach::Anything) => {
             Err(Withheld::NoNetwork { reach: reach.clone() })
         }
         (level @ (Network::N0 | Network::N1), Reach::Names(_) | Reach::Anything) => {
@@ -120,6 +120,7 @@ mod tests {
             Just(Reach::Sandbox),
             Just(Reach::Web),
             Just(Reach::Anything),
+            Just(Reach::Loopback),
             prop::collection::btree_set(patterns(), 1..3).prop_map(Reach::Names),
         ];
         let kind = prop::sample::select(&[Kind::Tool, Kind::Mount, Kind::Environment][..]);

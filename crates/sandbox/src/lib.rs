@@ -4,6 +4,7 @@
 //! hands back a byte stream. The host believes nothing that comes out of it.
 
 mod confined;
+mod connection;
 mod container;
 mod helpers;
 mod local;
@@ -18,6 +19,7 @@ mod snapshot;
 mod tree;
 
 pub use confined::{Access, Confined};
+pub use connection::{Connection, DialError};
 pub use container::{Capture, Containers, Request, System};
 pub use jail::cgroups::Limits;
 pub use jail::zygote::{Image, Mount, Network, keep_descriptors_back};
@@ -30,4 +32,4 @@ pub use session::{Session, SessionError};
 pub use share::share;
 pub use snapshot::{Archive, Changes, Snapshot};
 pub use tree::{Transferred, TreeError, TreeLimits};
-pub use wire::{Entry, Exec, FailureKind, FileKind, Outcome, Stat, Stream, User, WindowSize};
+pub use wire::{DialFailure, Entry, Exec, FailureKind, FileKind, Outcome, Stat, Stream, User, WindowSize};

@@ -1,9 +1,10 @@
 //! One operation of a session: a command that runs, a file under way, a question.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use tokio::sync::{Semaphore, mpsc};
-use wire::{Entry, Host, MAX_CHUNK, Outcome, Stat, Stream, WindowSize};
+use wire::{DialFailure, Entry, Host, MAX_CHUNK, Outcome, Stat, Stream, WindowSize};
 
 use crate::session::{SessionError, Shared};
 
@@ -22,6 +23,12 @@ pub enum Event {
     Entries(Vec<Entry>, bool),
     /// The answer to a ping.
     Pong,
+    /// The connection stands.
+    Connected,
+    /// The other side of the connection sends no more.
+    OutputEnd,
+    /// There is no connection, or no more; in the guest's words.
+    DialFailed(DialFailure, String),
     /// It failed, or the sandbox died.
     Gone(SessionError),
 }
@@ -29,7 +36,7 @@ pub enum Event {
 impl Event {
     /// Whether nothing follows.
     pub(crate) fn is_last(&self) -> bool {
-        !matches!(self, Self::Output(..) | Self::Entries(_, false))
+        !matches!(self, Self::Output(..) | Self::Entries(_, false) | Self::Connected | Self::OutputEnd)
     }
 }
 
@@ -88,12 +95,18 @@ impl Running {
 
     /// The next event. After the last one, [`Event::Gone`] for ever.
     pub async fn next(&mut self) -> Event {
-        let event = self.events.recv().await.unwrap_or_else(|| Event::Gone(self.shared.death()));
+        std::future::poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The same for those who poll.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        let Poll::Ready(event) = self.events.poll_recv(context) else { return Poll::Pending };
+        let event = event.unwrap_or_else(|| Event::Gone(self.shared.death()));
         if let Event::Output(stream, bytes) = &event {
             self.shared.grant(self.id, *stream, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         }
         self.finished |= event.is_last();
-        event
+        Poll::Ready(event)
     }
 
     /// The command's input.

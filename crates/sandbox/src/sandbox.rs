@@ -7,6 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 use wire::{Entry, Exec, Host, MAX_FRAME, Outcome, Stat, Stream, WriteMode};
 
+use crate::connection::{Connection, DialError};
 use crate::operation::{Event, Running};
 use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
@@ -219,6 +220,11 @@ impl Sandbox {
     /// What is in a directory.
     pub async fn list(&self, path: &str) -> Result<Vec<Entry>, SessionError> {
         entries(self.session.begin(|id| Host::List { id, path: path.to_owned() })?).await
+    }
+
+    /// Opens a TCP connection from inside, by the sandbox's own resolver and network. `deadline` is for its opening.
+    pub async fn dial(&self, host: &str, port: u16, deadline: Duration) -> Result<Connection, DialError> {
+        Connection::open(&self.session, host, port, deadline).await
     }
 
     /// Ends every process of the sandbox and keeps its files, as they are then, to begin others with. Nothing is copied.

@@ -49,12 +49,33 @@ struct Operation {
     /// Bytes that the consumer has taken and that are not granted again yet, per stream.
     taken: [u32; 2],
     input: Arc<Semaphore>,
+    connection: Connection,
+}
+
+/// What was said of a connection: each once, so that saying it again and again fills nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Connection {
+    NotYet,
+    Stands,
+    OutputEnded,
 }
 
 #[derive(Default)]
 struct Table {
     operations: HashMap<u32, Operation>,
     dead: Option<String>,
+}
+
+impl Table {
+    /// Notes how far a connection is; never twice the same, and never back.
+    fn advance(&mut self, id: u32, to: Connection) -> Result<(), &'static str> {
+        let Some(operation) = self.operations.get_mut(&id) else { return Ok(()) };
+        if operation.connection >= to {
+            return Err("its guest said twice the same of a connection");
+        }
+        operation.connection = to;
+        Ok(())
+    }
 }
 
 /// What all users of a session share.
@@ -113,9 +134,14 @@ impl Session {
             if let Some(reason) = &table.dead {
                 return Err(SessionError::Died(reason.clone()));
             }
-            table
-                .operations
-                .insert(id, Operation { events, window: [WINDOW; 2], taken: [0; 2], input: Arc::clone(&input) });
+            let operation = Operation {
+                events,
+                window: [WINDOW; 2],
+                taken: [0; 2],
+                input: Arc::clone(&input),
+                connection: Connection::NotYet,
+            };
+            table.operations.insert(id, operation);
         }
         self.shared.send(first(id));
         Ok(Running::new(id, incoming, input, Arc::clone(&self.shared)))
@@ -237,6 +263,9 @@ impl Shared {
                     let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                     let window = &mut operation.window[index(stream)];
                     *window = window.checked_sub(count).ok_or("its guest sent more than it was granted")?;
+                    if operation.connection == Connection::OutputEnded {
+                        return Err("its guest sent more after the end");
+                    }
                 }
                 (id, Event::Output(stream, bytes))
             }
@@ -257,6 +286,15 @@ impl Shared {
             Guest::Stat { id, stat } => (id, Event::Stat(stat)),
             Guest::Entries { id, entries, last } => (id, Event::Entries(entries, last)),
             Guest::Pong { id } => (id, Event::Pong),
+            Guest::Connected { id } => {
+                table.advance(id, Connection::Stands)?;
+                (id, Event::Connected)
+            }
+            Guest::OutputEnd { id } => {
+                table.advance(id, Connection::OutputEnded)?;
+                (id, Event::OutputEnd)
+            }
+            Guest::DialFailed { id, why, message } => (id, Event::DialFailed(why, message)),
         };
         let last = event.is_last();
         // An operation that nobody waits for any more may still be answered.

@@ -196,6 +196,9 @@ fn renumber(first: Host) -> Option<(u32, FirstFrame)> {
         }
         Host::LookWithin { id, within, look } => (id, Box::new(move |id| Host::LookWithin { id, within, look })),
         Host::Ping { id } => (id, Box::new(|id| Host::Ping { id })),
+        Host::Dial { id, host, port, timeout_ms } => {
+            (id, Box::new(move |id| Host::Dial { id, host, port, timeout_ms }))
+        }
         _ => return None,
     })
 }
@@ -312,6 +315,9 @@ async fn forward(
             Event::Stat(stat) => Guest::Stat { id, stat },
             Event::Entries(entries, last) => Guest::Entries { id, entries, last },
             Event::Pong => Guest::Pong { id },
+            Event::Connected => Guest::Connected { id },
+            Event::OutputEnd => Guest::OutputEnd { id },
+            Event::DialFailed(why, message) => Guest::DialFailed { id, why, message },
             Event::Gone(error) => failure(id, error),
         };
         if replies.send(message).is_err() || last {

@@ -3,10 +3,10 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at its own set-up")]
 
 use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use sandbox::{Session, SessionError};
+use sandbox::{Sandbox, Session, SessionError};
 use wire::{Guest, MAX_CHUNK, Message, PROTOCOL_VERSION, Stream, WINDOW, encode};
 
 fn frame(message: &impl Message) -> Vec<u8> {
@@ -115,4 +115,53 @@ async fn guest_ignores_its_window() {
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// What a host hears that dials, when a guest says this of the connection.
+async fn dials(said: Vec<Guest>) -> (Result<sandbox::Connection, sandbox::DialError>, Sandbox) {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&frame(&Guest::Hello { version: PROTOCOL_VERSION })).unwrap();
+        let mut decoder = wire::Decoder::new();
+        let mut buffer = [0; 4096];
+        loop {
+            let count = stream.read(&mut buffer).unwrap();
+            decoder.push(&buffer[..count]);
+            if let Ok(Some(wire::Host::Dial { .. })) = decoder.take::<wire::Host>().map(|first| match first {
+                Some(wire::Host::Hello { .. }) => decoder.take::<wire::Host>().unwrap_or(None),
+                other => other,
+            }) {
+                break;
+            }
+        }
+        for message in said {
+            if stream.write_all(&frame(&message)).is_err() {
+                return;
+            }
+        }
+        std::thread::sleep(Duration::from_secs(20));
+    });
+    let sandbox = Sandbox::join(&socket).await.unwrap();
+    let dialed = sandbox.dial("www.example.org", 80, Duration::from_secs(1)).await;
+    (dialed, sandbox)
+}
+
+#[tokio::test]
+async fn guest_connects_again_and_again() {
+    // What costs no window may be said once.
+    let (chunk, id) = (vec![0], 1);
+    for said in [
+        vec![Guest::Connected { id }; 2],
+        vec![Guest::Connected { id }, Guest::OutputEnd { id }, Guest::OutputEnd { id }],
+        vec![Guest::Connected { id }, Guest::OutputEnd { id }, Guest::Output { id, stream: Stream::Out, bytes: chunk }],
+    ] {
+        let (_connection, sandbox) = dials(said).await;
+        tokio::time::timeout(Duration::from_secs(10), sandbox.session().gone()).await.expect("the session ended");
+    }
+    // Something else than an answer.
+    let (dialed, _sandbox) = dials(vec![Guest::Pong { id }]).await;
+    assert!(matches!(dialed, Err(sandbox::DialError::Session(SessionError::Died(_)))));
 }

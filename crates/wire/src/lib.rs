@@ -11,6 +11,6 @@ mod message;
 
 pub use frame::{Decoder, FrameError, MAX_CHUNK, MAX_FRAME, Message, encode};
 pub use message::{
-    Entry, Exec, FailureKind, FileKind, Guest, Host, Look, Outcome, PROTOCOL_VERSION, Stat, Stream, User, WINDOW,
-    WindowSize, Within, WriteMode,
+    DialFailure, Entry, Exec, FailureKind, FileKind, Guest, Host, Look, Outcome, PROTOCOL_VERSION, Stat, Stream, User,
+    WINDOW, WindowSize, Within, WriteMode,
 };

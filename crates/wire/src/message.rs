@@ -104,7 +104,7 @@ pub enum Host {
         /// The command.
         exec: Exec,
     },
-    /// Bytes for a command's standard input, or for a file that is written.
+    /// Bytes for a command's standard input, for a file that is written, or for a connection.
     Input {
         /// Which command or write.
         id: u32,
@@ -220,6 +220,41 @@ pub enum Host {
     },
     /// End everything.
     Shutdown,
+    /// Open a TCP connection from inside. Its bytes then travel as input and output; the end of the input is the end of
+    /// what is sent, killing it closes it.
+    Dial {
+        /// The connection's id.
+        id: u32,
+        /// A name, or an address.
+        host: String,
+        /// Where it listens.
+        port: u16,
+        /// How long it may take until the connection stands.
+        timeout_ms: u64,
+    },
+}
+
+/// Why there is no connection, or no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DialFailure {
+    /// The sandbox's resolver knows no such name.
+    UnknownName,
+    /// There is no resolver, or none that answers.
+    NoResolver,
+    /// Nobody listens there, or somebody says no.
+    Refused,
+    /// No way leads there.
+    Unreachable,
+    /// Its time was up.
+    TimedOut,
+    /// The other side broke it off.
+    Reset,
+    /// The sandbox has all the connections or descriptors that it may have.
+    Exhausted,
+    /// Neither a name nor an address, or an id in use.
+    Invalid,
+    /// Anything else; the message says more.
+    Other,
 }
 
 /// How a command ended.
@@ -327,7 +362,7 @@ pub enum Guest {
         /// How.
         outcome: Outcome,
     },
-    /// A read or write is complete; nothing follows under this id.
+    /// A read or write is complete, or a connection is over; nothing follows under this id.
     Done {
         /// Which transfer.
         id: u32,
@@ -369,6 +404,25 @@ pub enum Guest {
     /// Here.
     Pong {
         /// The question's id.
+        id: u32,
+    },
+    /// The connection stands: input may be sent.
+    Connected {
+        /// Which connection.
+        id: u32,
+    },
+    /// There is no connection, or no more; nothing follows under this id.
+    DialFailed {
+        /// Which connection.
+        id: u32,
+        /// Why.
+        why: DialFailure,
+        /// In words, for people.
+        message: String,
+    },
+    /// The other side of a connection sends no more; input may go on.
+    OutputEnd {
+        /// Which connection.
         id: u32,
     },
 }
@@ -434,6 +488,7 @@ frames!(Host {
     17 => ReadWithin [id] { within, limit },
     18 => WriteWithin [id] { within, permissions },
     19 => LookWithin [id] { within, look },
+    24 => Dial [id] { host, port, timeout_ms },
 } chunks {
     write Self::Input { id, bytes } => (3, *id, bytes),
     read 3 => |id, bytes| Self::Input { id, bytes },
@@ -448,6 +503,9 @@ frames!(Guest {
     71 => Stat [id] { stat },
     72 => Entries [id] { entries, last },
     73 => Pong [id] {},
+    80 => Connected [id] {},
+    81 => DialFailed [id] { why, message },
+    82 => OutputEnd [id] {},
 } chunks {
     write Self::Output { id, stream, bytes } => (if *stream == Stream::Out { 65 } else { 66 }, *id, bytes),
     read 65 => |id, bytes| Self::Output { id, stream: Stream::Out, bytes },

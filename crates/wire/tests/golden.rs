@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 use wire::{
-    Decoder, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, Look, MAX_CHUNK, MAX_FRAME, Message, Outcome,
-    Stat, Stream, User, WindowSize, Within, WriteMode, encode,
+    Decoder, DialFailure, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, Look, MAX_CHUNK, MAX_FRAME,
+    Message, Outcome, Stat, Stream, User, WindowSize, Within, WriteMode, encode,
 };
 
 fn host_messages() -> Vec<Host> {
@@ -42,6 +42,7 @@ fn host_messages() -> Vec<Host> {
         Host::WriteWithin { id, within: within.clone(), permissions: 0o644 },
     ];
     messages.extend(looks);
+    messages.push(Host::Dial { id, host: "www.example.org".into(), port: 443, timeout_ms: 10_000 });
     messages
 }
 
@@ -60,6 +61,9 @@ fn guest_messages() -> Vec<Guest> {
         Guest::Stat { id, stat: None },
         Guest::Entries { id, entries: vec![Entry { name: b"x\xff".to_vec(), stat }], last: true },
         Guest::Pong { id },
+        Guest::Connected { id },
+        Guest::DialFailed { id, why: DialFailure::Refused, message: "no".into() },
+        Guest::OutputEnd { id },
     ];
     let outcomes = [
         Outcome::Exited(3),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eval::task::{Task, TaskOverrides};
-use eval::{EvalFailure, Evaluation, FailOn, Job, Person, Policy, PolicyError, Settings, Surroundings};
+use eval::{EvalFailure, Evaluation, FailOn, Job, Keys, Person, Policy, PolicyError, Settings, Surroundings};
 use image::{ImageError, Opened};
 use log::{Redactor, Status};
 use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Source};
@@ -42,7 +42,7 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|(job, image)| {
         if job.redactor.too_short() > 0 {
-            let text = ": a granted environment value is too short to be taken out of the log";
+            let text = ": a granted environment value or a key is too short to be taken out of the log";
             printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -127,7 +127,13 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
     };
     let revision = revision(Path::new(&arguments.task));
     let policy = policy(&request, &plan, Path::new(&arguments.task))?;
-    let redactor = Redactor::new(secrets(&task, &policy), log::redact::KEYS);
+    let keys = Keys::gather(&plan, |name| std::env::var(name).ok()).map_err(|missing| {
+        let problem = Problem::new(missing.to_string()).hint(missing.hint());
+        Problems { origin: task.origin.clone(), problems: vec![problem] }
+    })?;
+    let mut secrets = secrets(&task, &policy);
+    secrets.extend(keys.values().map(|key| key.expose_secret().to_owned()));
+    let redactor = Redactor::new(secrets, log::redact::KEYS);
     let audit_key = std::env::var(AUDIT_KEY).ok().filter(|key| !key.is_empty()).map(SecretString::from);
     let facts = json!(facts);
     let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
@@ -143,6 +149,7 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         surroundings,
         settings,
         redactor,
+        keys,
         policy,
         person: None,
         audit_key,

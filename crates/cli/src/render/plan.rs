@@ -226,10 +226,9 @@ fn settings_rows(plan: &Plan) -> Vec<Vec<Span>> {
         let globs: Vec<String> = globs.iter().map(ToString::to_string).collect();
         if globs.is_empty() { "nothing".to_owned() } else { globs.join(" ") }
     };
-    let mut globs: String = files.allow.iter().map(|globs| format!(", only {}", list(globs))).collect();
-    if !files.deny.is_empty() {
-        globs.push_str(&format!(", never {}", list(&files.deny)));
-    }
+    let allowed = files.allow.iter().map(|globs| format!(", only {}", list(globs)));
+    let denied = (!files.deny.is_empty()).then(|| format!(", never {}", list(&files.deny)));
+    let globs = allowed.chain(denied).collect::<Vec<_>>().concat();
     let mut rows = vec![
         vec![plain("approval"), plain(approval)],
         vec![plain("audit"), plain(plan.audit.to_string())],

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -34,7 +33,7 @@ impl Terminal {
         }
         command.env("TERM", "xterm").stdin(Stdio::from(open())).stdout(Stdio::from(open())).stderr(Stdio::from(open()));
         let child = command.spawn().unwrap();
-        let keyboard = File::from(OwnedFd::from(keyboard));
+        let keyboard = File::from(keyboard);
         let screen = Arc::new(Mutex::new(Vec::new()));
         let (mut seen, kept) = (keyboard.try_clone().unwrap(), Arc::clone(&screen));
         std::thread::spawn(move || {
@@ -56,7 +55,7 @@ impl Terminal {
 
     /// Waits until a text was shown so many times.
     pub(crate) fn wait_for(&self, text: &str, times: usize) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         while self.screen().matches(text).count() < times {
             assert!(Instant::now() < deadline, "`{text}` was not shown: {}", self.screen());
             std::thread::sleep(Duration::from_millis(20));
@@ -69,7 +68,7 @@ impl Terminal {
 
     /// Waits for the program; returns its code and everything that was shown.
     pub(crate) fn end(mut self) -> (i32, String) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

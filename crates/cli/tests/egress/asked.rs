@@ -1,5 +1,7 @@
 //! Names that no rule lists, offered to an approver.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::net::net;
@@ -14,10 +16,11 @@ fn a_name_that_no_rule_lists_is_offered_and_the_answer_recorded() {
     let get = |url: &str| format!("curl -sS --max-time 5 -o /dev/null -w '%{{http_code}}' {url} || echo refused");
     let commands =
         [get("http://www.example.org/asked"), get("http://other.example.org/"), get("http://denied.example.org/")];
-    let mock: String = commands
-        .iter()
-        .map(|command| format!("  - {{tool_calls: [{{name: bash, arguments: {}}}]}}\n", json!({"command": command})))
-        .collect();
+    let mut mock = String::new();
+    for command in &commands {
+        let arguments = json!({"command": command});
+        writeln!(mock, "  - {{tool_calls: [{{name: bash, arguments: {arguments}}}]}}").unwrap();
+    }
     let text = format!(
         "name: asked\nprofile: T0.H1.N1\napproval: policy.yaml\ntools: [bash, submit]\n\
          network: {{allow_domains: [listed.example.org], deny_domains: [denied.example.org]}}\n\

@@ -25,7 +25,10 @@ use crate::model::ToolInfo;
 
 pub(crate) use call::{call, sound};
 pub(crate) use files::{Files, Looks};
-pub(crate) use schema::{Arguments, Kind, Parameter};
+pub(crate) use web::Search;
+pub use web::{Keys, MissingKey};
+
+pub(crate) use schema::Kind;
 
 /// The tool by which an agent says that it has finished.
 pub(crate) const SUBMIT: &str = "submit";
@@ -86,7 +89,7 @@ pub(crate) struct Kit {
     pub(crate) files: Files,
     pub(crate) shell: session::Shell,
     pub(crate) notes: notes::Notes,
-    pub(crate) search: web::Search,
+    pub(crate) search: Search,
 }
 
 /// Everything that a call has at hand.

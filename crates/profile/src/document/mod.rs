@@ -9,6 +9,7 @@ mod mount;
 mod network;
 mod parse;
 mod sandbox;
+mod search;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -28,6 +29,7 @@ pub use limits::{Limit, Limits, Stated};
 pub use mount::{Mount, MountError, MountMode};
 pub use network::{RulesSection, Zone};
 pub use sandbox::{Provider, Runtime, SandboxChoice};
+pub use search::{QUERY, ResultFields, SearchKey, SearchKind, SearchProvider};
 
 /// A part of a sample's life with its own network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -89,6 +91,8 @@ pub struct Document {
     pub network: RulesSection,
     /// The tools; absent means the standard set of the level, `[]` means none.
     pub tools: Option<Vec<Located<Affordance>>>,
+    /// Who answers `web_search`, where that is said.
+    pub search: Option<SearchProvider>,
     /// Host directories shown inside.
     pub mounts: Vec<Located<Mount>>,
     /// Environment entries set inside; values are never recorded.

@@ -7,6 +7,7 @@ use super::limits::Limits;
 use super::mount::{self, Mount};
 use super::network::{RulesSection, Zone, read_section, read_zone};
 use super::sandbox::{Provider, Runtime, SandboxChoice};
+use super::search::SearchProvider;
 use super::tools::{is_identifier, read_environment, read_tool};
 use super::{Document, Phase, Service};
 use crate::approval::{Approval, Audit, ParseApprovalError};
@@ -49,6 +50,7 @@ impl Document {
             image: None,
             network: RulesSection::default(),
             tools: None,
+            search: None,
             mounts: Vec::new(),
             environment: BTreeMap::new(),
             approval: None,
@@ -113,7 +115,7 @@ fn read(origin: &str, fields: &mut Fields<'_>, complaints: &Complaints) -> Docum
     if let Some(node) = fields.take("network") {
         document.network = read_section(node, complaints);
     }
-    document.tools = read_tools(fields, complaints);
+    document.tools = read_tools(fields, &mut document.search, complaints);
     document.mounts = read_mounts(fields, complaints);
     if let Some(node) = fields.take("environment") {
         document.environment = read_environment(node, complaints);
@@ -208,7 +210,11 @@ fn refuse_blank(key: &str, text: &Located<String>, complaints: &Complaints) -> b
     blank
 }
 
-fn read_tools(fields: &mut Fields<'_>, complaints: &Complaints) -> Option<Vec<Located<crate::affordance::Affordance>>> {
+fn read_tools(
+    fields: &mut Fields<'_>,
+    search: &mut Option<SearchProvider>,
+    complaints: &Complaints,
+) -> Option<Vec<Located<crate::affordance::Affordance>>> {
     let node = fields.take("tools")?;
     let Value::List(items) = node.value else {
         complaints.add(Problem::at(node.place, format!("`tools` must be a list, found {}", node.value.kind())));
@@ -216,7 +222,7 @@ fn read_tools(fields: &mut Fields<'_>, complaints: &Complaints) -> Option<Vec<Lo
     };
     let mut tools: Vec<Located<crate::affordance::Affordance>> = Vec::new();
     for item in items {
-        let Some(tool) = read_tool(item, complaints) else { continue };
+        let Some(tool) = read_tool(item, search, complaints) else { continue };
         if tools.iter().any(|earlier| earlier.value.name == tool.value.name) {
             complaints.add(Problem {
                 place: tool.place,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use secrecy::SecretString;
 
+use super::search::{self, SearchProvider};
 use crate::affordance::{Affordance, Kind, Reach, Runs, Sensitivity};
 use crate::catalogue::{WEB_SEARCH, standard_tool, standard_tools};
 use crate::level::Tooling;
@@ -13,13 +14,17 @@ use crate::problem::{Located, Place, Problem, nearest_word};
 use crate::reader::{Complaints, Fields, parsed, text};
 use crate::yaml::{Node, Value};
 
-const TOOL_KEYS: &[&str] = &["name", "runs", "reach", "sensitive", "needs"];
+const TOOL_KEYS: &[&str] = &["name", "runs", "reach", "sensitive", "needs", "provider", "endpoint", "results", "key"];
 
 /// Reads one entry of `tools:`: a standard tool's name, or a mapping that declares or refines one.
-pub(super) fn read_tool(node: Node, complaints: &Complaints) -> Option<Located<Affordance>> {
+pub(super) fn read_tool(
+    node: Node,
+    search: &mut Option<SearchProvider>,
+    complaints: &Complaints,
+) -> Option<Located<Affordance>> {
     let place = node.place;
     let affordance = if let Value::Map(_) = node.value {
-        declared(node, complaints)?
+        declared(node, search, complaints)?
     } else {
         let name = text(node, "tools", complaints)?.value;
         let Some(tool) = standard_tool(&name) else {
@@ -30,8 +35,8 @@ pub(super) fn read_tool(node: Node, complaints: &Complaints) -> Option<Located<A
     };
     if affordance.name == WEB_SEARCH && affordance.reach == Reach::Nothing {
         complaints.add(
-            Problem::at(place, "`web_search` needs a `reach`: the name of its search provider")
-                .hint("write {name: web_search, reach: [search.example.org]}"),
+            Problem::at(place, "`web_search` needs a search `provider`")
+                .hint("write {name: web_search, provider: tavily}, or google, brave or json"),
         );
         return None;
     }
@@ -47,16 +52,23 @@ fn unknown_tool(place: Place, name: &str) -> Problem {
     }
 }
 
-fn declared(node: Node, complaints: &Complaints) -> Option<Affordance> {
+fn declared(node: Node, search: &mut Option<SearchProvider>, complaints: &Complaints) -> Option<Affordance> {
     let mut fields = Fields::open(node, "a tool", TOOL_KEYS, complaints)?;
     let place = fields.place();
     let name = fields.text("name");
     let runs = fields.parsed::<Runs>("runs").map(|runs| runs.value);
-    let has_reach = fields.take("reach");
-    let reach = has_reach.and_then(|node| read_reach(node, complaints));
+    let reach = fields.take("reach").and_then(|node| read_reach(node, complaints));
     let sensitive = fields.truth("sensitive");
     let needs = fields.parsed::<Tooling>("needs");
+    let speaks_of_provider = search::KEYS.iter().any(|key| fields.has(key));
+    let provider = search::read(&mut fields);
     fields.close();
+    if speaks_of_provider && name.as_ref().is_some_and(|name| name.value != WEB_SEARCH) {
+        complaints.add(Problem::at(place, format!("only `{WEB_SEARCH}` has a search provider")));
+    }
+    if speaks_of_provider && provider.is_none() {
+        return None;
+    }
     let Some(name) = name else {
         complaints.add(Problem::at(place, "a tool needs a `name`"));
         return None;
@@ -85,7 +97,7 @@ fn declared(node: Node, complaints: &Complaints) -> Option<Affordance> {
         );
         return None;
     }
-    if let Some(mut tool) = standard_tool(&name.value) {
+    if let Some(tool) = standard_tool(&name.value) {
         // What a standard tool is, is ours to say; a document may only state its reach or make it sensitive.
         if runs.is_some() || needs.is_some() || sensitive == Some(false) {
             complaints.add(
@@ -97,22 +109,11 @@ fn declared(node: Node, complaints: &Complaints) -> Option<Affordance> {
             );
             return None;
         }
-        if let Some(reach) = reach {
-            if tool.name != WEB_SEARCH {
-                complaints.add(Problem::at(place, format!("the reach of `{}` is fixed: {}", tool.name, tool.reach)));
-                return None;
-            }
-            if !matches!(reach, Reach::Names(_)) {
-                complaints
-                    .add(Problem::at(place, "the reach of `web_search` must be the names of its search provider"));
-                return None;
-            }
-            tool.reach = reach;
-        }
-        if sensitive == Some(true) {
-            tool.sensitivity = Sensitivity::Sensitive;
-        }
-        return Some(tool);
+        let sensitivity = if sensitive == Some(true) { Sensitivity::Sensitive } else { tool.sensitivity };
+        let reach = reach_of(&tool, reach, provider.as_ref());
+        let reach = reach.map_err(|message| complaints.add(Problem::at(place, message))).ok()?;
+        *search = provider.or(search.take());
+        return Some(Affordance { reach, sensitivity, ..tool });
     }
     let Some(runs) = runs else {
         complaints.add(
@@ -141,6 +142,22 @@ fn declared(node: Node, complaints: &Complaints) -> Option<Affordance> {
         sensitivity: if sensitive == Some(false) { Sensitivity::Plain } else { Sensitivity::Sensitive },
         needs: needs.map_or(Tooling::T0, |needs| needs.value),
     })
+}
+
+/// The reach of a standard tool, as a document may state it: only that of a search, which is its provider's.
+fn reach_of(tool: &Affordance, stated: Option<Reach>, provider: Option<&SearchProvider>) -> Result<Reach, String> {
+    let own = provider.map(SearchProvider::reach);
+    match (stated, own) {
+        (None, None) => Ok(tool.reach.clone()),
+        (None, Some(own)) => Ok(own),
+        (Some(_), _) if tool.name != WEB_SEARCH => {
+            Err(format!("the reach of `{}` is fixed: {}", tool.name, tool.reach))
+        }
+        (Some(stated), Some(own)) if stated == own => Ok(own),
+        (Some(_), Some(own)) => Err(format!("the reach of `{}` is its provider's: {own}", tool.name)),
+        (Some(stated @ Reach::Names(_)), None) => Ok(stated),
+        (Some(_), None) => Err("the reach of `web_search` must be the names of its search provider".into()),
+    }
 }
 
 fn read_reach(node: Node, complaints: &Complaints) -> Option<Reach> {

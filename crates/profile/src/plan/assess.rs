@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::controls::{self, Enforcement};
 use super::{Control, Image, Pin, Plan, limits, network, residual, statements, tooling};
+use crate::catalogue::WEB_SEARCH;
 use crate::document::{Document, Provider};
 use crate::facts::Facts;
 use crate::level::{Isolation, Tooling};
@@ -101,6 +102,7 @@ fn assess_on(provider: Provider, request: &Request, facts: &Facts) -> Assessment
         runtime,
         image,
         controls,
+        search: document.search.clone().filter(|_| judged.granted.iter().any(|tool| tool.name == WEB_SEARCH)),
         affordances: judged.granted,
         withheld: judged.withheld,
         file_tools: request.file_tools.clone(),

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::affordance::Affordance;
 use crate::approval::{Approval, Audit};
-use crate::document::{Limits, Provider, Runtime};
+use crate::document::{Limits, Provider, Runtime, SearchProvider};
 use crate::facts::Facts;
 use crate::grant::Withheld;
 use crate::level::{Network, Profile};
@@ -161,6 +161,9 @@ pub struct Plan {
     pub affordances: Vec<Affordance>,
     /// What was asked for and is withheld.
     pub withheld: Vec<NotGranted>,
+    /// Who answers `web_search`, where it is granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchProvider>,
     /// How the file tools behave.
     pub file_tools: FileToolsInForce,
     /// Whether calls of one step may be made at the same time; else only the first is approved.

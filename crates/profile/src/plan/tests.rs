@@ -247,6 +247,53 @@ fn tools_are_judged_by_the_agents_own_network() {
     }
 }
 
+/// A document of that network level whose search asks a provider.
+fn searching(level: &str, provider: &str, allow: &str) -> String {
+    format!(
+        "profile: T1.H1.{level}\njustification: x\napproval: ci\nnetwork: {{allow_domains: [{allow}]}}\n\
+         tools: [submit, {{name: web_search, {provider}}}]\n"
+    )
+}
+
+#[test]
+fn a_search_is_judged_by_its_providers_name() {
+    let json = "provider: json, endpoint: 'https://search.example.org/?q={query}', key: SEARCH_KEY";
+    for (provider, host) in [
+        ("provider: tavily", "api.tavily.com"),
+        ("provider: google, reach: [www.googleapis.com]", "www.googleapis.com"),
+        ("provider: brave", "api.search.brave.com"),
+        ("provider: brave, endpoint: 'https://brave.example.org'", "brave.example.org"),
+        (json, "search.example.org"),
+    ] {
+        let refused = |text: &str| show(&refusal(text, "root")).contains("Contradiction tooling.web_search");
+        assert!(refused(&searching("N2", provider, "")), "{provider}");
+        assert!(refused(&searching("N1", provider, "other.example.org")), "{provider}");
+        let plan = compile(&request(&searching("N1", provider, host)), &facts("root")).unwrap();
+        let search = plan.search.as_ref().unwrap();
+        assert_eq!(search.host, host);
+        assert!(compile(&request(&searching("N0", provider, "")), &facts("root")).is_ok(), "{provider}");
+        // Who is asked is part of what is promised.
+        let other = compile(&request(&searching("N0", "provider: tavily", "")), &facts("root")).unwrap();
+        assert_ne!(plan.hash(), other.hash());
+    }
+}
+
+#[test]
+fn a_search_on_this_machine_needs_no_rule_and_a_network() {
+    let here = "provider: tavily, endpoint: 'http://127.0.0.1:8080'";
+    let plan = compile(&request(&searching("N1", here, "")), &facts("root")).unwrap();
+    assert_eq!(plan.search.as_ref().unwrap().endpoint, "http://127.0.0.1:8080/search");
+    assert!(plan.residual.iter().any(|residual| residual.text.contains("a port of this machine")));
+    assert!(show(&refusal(&searching("N2", here, ""), "root")).contains("tooling.web_search"));
+}
+
+#[test]
+fn a_search_that_is_narrowed_away_has_no_provider() {
+    let text = searching("N1", "provider: tavily", "api.tavily.com");
+    let plan = compile(&request_with(&text, &[("INSPECT_ENABLE_WEB_SEARCH", "0")]), &facts("root")).unwrap();
+    assert_eq!((plan.search, plan.withheld.len()), (None, 1));
+}
+
 #[test]
 fn t2_has_no_tools_whatever_one_says_of_itself() {
     let mut lying = request(

@@ -72,7 +72,7 @@ impl Request {
                     tool.name
                 )),
                 None if tool.name == WEB_SEARCH => self.notes.push(format!(
-                    "{variable} is within the profile, but no search provider is declared: list {{name: web_search, reach: [name]}}"
+                    "{variable} is within the profile, but no search provider is declared: list {{name: web_search, provider: tavily}}"
                 )),
                 None if default_tools().any(|default| default.name == tool.name) => {}
                 None => self.extra_tools.push(tool),

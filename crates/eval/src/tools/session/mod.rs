@@ -9,7 +9,7 @@ mod shell;
 use std::time::Duration;
 
 use log::event::What;
-use log::message::ToolErrorKind;
+use log::message::{ToolError, ToolErrorKind};
 use sandbox::{FailureKind, Outcome, Sandbox, SessionError};
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -38,12 +38,12 @@ enum Action<'a> {
     Restart,
 }
 
-fn action(arguments: &Arguments) -> Result<Action<'_>, Called> {
-    let wrong = |message: String| Err(Called::failed(parsing(message)));
+fn action(arguments: &Arguments) -> Result<Action<'_>, ToolError> {
+    let wrong = |message: String| Err(parsing(message));
     let (name, input) = (arguments.text("action"), arguments.maybe_text("input"));
     if input.is_some_and(|input| input.len() > TYPED) {
         let message = format!("the input is longer than {TYPED} bytes: write a file, or type it in parts");
-        return Err(Called::error(ToolErrorKind::Limit, message));
+        return Err(ToolError { kind: ToolErrorKind::Limit, message });
     }
     let plain = match (name, input) {
         ("type", Some(input)) => return Ok(Action::Type(input)),
@@ -62,7 +62,7 @@ fn action(arguments: &Arguments) -> Result<Action<'_>, Called> {
 pub(super) async fn act(arguments: &Arguments, sandbox: &Sandbox, hands: &Hands<'_>) -> Called {
     let action = match action(arguments) {
         Ok(action) => action,
-        Err(called) => return called,
+        Err(error) => return Called::failed(error),
     };
     let mut slot = hands.kit.shell.0.lock().await;
     let called = match work(action, &mut slot, sandbox, hands).await {
@@ -205,7 +205,7 @@ mod tests {
         let checked = Arguments::check("bash_session", Tool::BashSession.parameters(), &arguments);
         let checked = checked.map_err(|error| Some(error.kind))?;
         let read = action(&checked).map(|action| format!("{action:?}"));
-        read.map_err(|called| called.error.map(|error| error.kind))
+        read.map_err(|error| Some(error.kind))
     }
 
     #[test]

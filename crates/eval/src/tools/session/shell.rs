@@ -238,7 +238,13 @@ async fn listen(mut running: Running, terminal: Arc<Terminal>, stop: Cancellatio
             Event::Output(..) => {}
             Event::Ended(outcome) => view.end = Some(End::Ended(outcome)),
             Event::Gone(error) => view.end = Some(End::Gone(error)),
-            Event::Done(_) | Event::Stat(_) | Event::Entries(..) | Event::Pong => {
+            Event::Done(_)
+            | Event::Stat(_)
+            | Event::Entries(..)
+            | Event::Pong
+            | Event::Connected
+            | Event::OutputEnd
+            | Event::DialFailed(..) => {
                 let why = "its guest answered a shell with something else".into();
                 view.end = Some(End::Gone(SessionError::Died(why)));
             }
