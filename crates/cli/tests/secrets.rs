@@ -23,7 +23,7 @@ const SHAPED: [&str; 3] = [
 ];
 
 fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn percent(text: &str) -> String {
@@ -68,7 +68,7 @@ fn written(directory: &Path) -> Vec<(String, Vec<u8>)> {
                 }
             }
         }
-        assert!(!name.ends_with(".eval") || members >= 4, "{name} has {members} members");
+        assert!(path.extension().is_none_or(|end| end != "eval") || members >= 4, "{name} has {members} members");
         texts.push((name, bytes));
     }
     assert!(texts.len() > 2);
@@ -88,10 +88,16 @@ fn around(text: &str, secret: &str) -> String {
 }
 
 fn task(approval: &str) -> String {
-    let mut said: Vec<String> = forms(OWN).into_iter().chain(forms(GRANTED)).collect();
+    let mut said = Vec::new();
     for secret in [OWN, GRANTED] {
-        said.push(STANDARD.encode(format!("user:{secret}")));
-        said.push(STANDARD.encode(format!("a{secret}")));
+        let quoted = json!(secret).to_string();
+        said.extend([secret.to_owned(), quoted, hex(secret), hex(secret).to_uppercase(), percent(secret)]);
+        for lead in ["", "a", "user:"] {
+            said.extend([
+                STANDARD.encode(format!("{lead}{secret}")),
+                URL_SAFE.encode(format!("{lead}{secret} and more")),
+            ]);
+        }
     }
     said.extend(SHAPED.map(str::to_owned));
     let private = "-----BEGIN RSA PRIVATE KEY-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Qu\n-----END RSA PRIVATE KEY-----";
