@@ -9,20 +9,20 @@ use std::fmt::Write as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
+use super::fold::UNFOLDED;
+
 /// Shorter values would be found everywhere; every form has at least as many bytes.
 pub(super) const SHORTEST: usize = 6;
 /// Of longer values the first so many bytes are looked for.
 const LONGEST: usize = 1 << 16;
-/// Bytes of a piece: 64 letters of base 64, so that a line break falls into it at most once.
+/// Bytes of a piece: 64 letters of base 64, so that few ends of lines fall into it.
 const PIECE: usize = 48;
 /// Pieces overlap, because base 64 shares its letters with what stands before and behind.
 const OVERLAP: usize = 3;
 /// Parts of a long value with fewer different bytes (a line of dashes) are no secret.
 const VARIETY: usize = 8;
-/// Beyond so many pieces, encodings that are broken into lines are not looked for: each takes some hundred forms.
-const WRAPPED: usize = 200;
-/// Bytes in a line of `xxd -p`.
-const HEX_LINE: usize = 30;
+/// Beyond so many pieces, the end of a line in the first letters of an encoding is not looked for: it takes a hundred forms each.
+const WRAPPED: usize = 500;
 
 /// Every form of these values, sorted.
 pub(super) fn all(values: &BTreeSet<String>) -> BTreeSet<String> {
@@ -110,7 +110,7 @@ fn texts(value: &str) -> Vec<String> {
     forms
 }
 
-/// As dumps have them: `6a6b`, `6a 6b`, `6a:6b`, `\x6a\x6b`, in small and in capital letters, and in the lines of `xxd -p`.
+/// As dumps have them: `6a6b`, `6a 6b`, `6a:6b`, `\x6a\x6b`, in small and in capital letters.
 fn bytes(value: &[u8]) -> Vec<String> {
     let digits = |before: &str, between: &str| {
         value.iter().enumerate().fold(String::new(), |mut out, (index, byte)| {
@@ -153,18 +153,14 @@ fn aligned(value: &[u8], lead: usize, alphabet: &impl base64::Engine) -> String 
     encoded[[0, 2, 3][lead.min(2)]..end].to_owned()
 }
 
-/// Base 64 and hexadecimal digits with the end of a line at every place; lines have 64 letters or more, 60 digits.
+/// Base 64 and hexadecimal digits with the end of a line near the beginning; further ends are left out of the text.
 fn wrapped(value: &[u8]) -> Vec<String> {
+    let mut texts: Vec<String> = (0..3).map(|lead| aligned(value, lead, &STANDARD_NO_PAD)).collect();
+    texts.push(crate::hex(value));
     let mut forms = Vec::new();
-    for end in ["\n", "\r\n", "\\n"] {
-        for lead in 0..3 {
-            let text = aligned(value, lead, &STANDARD_NO_PAD);
-            forms.extend((1..text.len()).map(|at| format!("{}{end}{}", &text[..at], &text[at..])));
-        }
-        for first in 1..value.len().min(HEX_LINE + 1) {
-            let (line, rest) = value.split_at(first);
-            let lines: Vec<String> = std::iter::once(line).chain(rest.chunks(HEX_LINE)).map(crate::hex).collect();
-            forms.push(lines.join(end));
+    for text in texts {
+        for end in ["\n", "\r\n", "\\n"] {
+            forms.extend((1..UNFOLDED.min(text.len())).map(|at| format!("{}{end}{}", &text[..at], &text[at..])));
         }
     }
     forms

@@ -5,8 +5,10 @@
 //! each byte; [`Stream`] does the same for what arrives in chunks. How often is counted, what is never kept.
 
 mod bytes;
+mod fold;
 mod forms;
 mod keyed;
+mod repeats;
 mod scan;
 mod stream;
 mod tail;

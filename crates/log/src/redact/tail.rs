@@ -13,7 +13,7 @@ const SLASHES: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tail {
     /// Bytes of one sort.
-    Run(u8),
+    Run(u16),
     /// Words with so many more dots between them.
     Dotted { dots: u8 },
     /// To the quote that closes, which has as many backslashes as the one that opened.

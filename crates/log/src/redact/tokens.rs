@@ -1,7 +1,7 @@
 //! The shapes of well-known tokens. Precision comes first: each has a beginning that nothing else has, stands where a word
 //! begins, and is as long as it must be.
 
-use super::bytes::{self, ALPHANUMERIC, BASE64, CAPITAL, USERINFO, WORD};
+use super::bytes::{self, ALPHANUMERIC, BASE64, CAPITAL, NAME_END, USERINFO, WORD};
 use super::tail::Tail;
 
 /// What a place of a text is.
@@ -21,11 +21,11 @@ pub(super) enum Found {
 /// How a token goes on behind its beginning.
 enum Rest {
     /// At least so many bytes of a sort.
-    AtLeast(usize, u8),
+    AtLeast(usize, u16),
     /// The same, with a digit or a capital letter among the first ones.
-    Mixed(usize, u8),
+    Mixed(usize, u16),
     /// Exactly so many of a sort, and then no letter.
-    Exactly(usize, u8),
+    Exactly(usize, u16),
     JsonWebToken,
     PrivateKey,
     EncodedPrivateKey,
@@ -88,8 +88,9 @@ const ENCODED_KEYS: [&[u8]; 6] = [
     b"LS0tLS1CRUdJTiBFTkNSWVBURUQgUFJJVkFURSBLRVktLS0tL",
 ];
 
-/// Which rules may begin with three bytes: a bit for each, and one for what is behind `:` and `=`.
-pub(super) struct Triggers([[u64; 256]; 3]);
+/// Which rules may begin with three bytes: a bit for each, and one for `:` and `=`. A fourth byte decides among
+/// those that are left.
+pub(super) struct Triggers([[u64; 256]; 4]);
 
 /// The bit of `:` and `=`.
 pub(super) const SEPARATOR: u64 = 1 << 63;
@@ -97,7 +98,16 @@ pub(super) const SEPARATOR: u64 = 1 << 63;
 pub(super) static TRIGGERS: Triggers = triggers();
 
 const fn triggers() -> Triggers {
-    let mut tables = [[0; 256]; 3];
+    let mut tables = [[0; 256]; 4];
+    let mut byte = 0;
+    while byte < 256 {
+        tables[1][byte] |= SEPARATOR;
+        tables[2][byte] |= SEPARATOR;
+        tables[3][byte] |= SEPARATOR;
+        byte += 1;
+    }
+    tables[0][b':' as usize] |= SEPARATOR;
+    tables[0][b'=' as usize] |= SEPARATOR;
     let mut rule = 0;
     while rule < RULES.len() {
         let prefix = RULES[rule].0.as_bytes();
@@ -106,15 +116,14 @@ const fn triggers() -> Triggers {
             tables[place][prefix[place] as usize] |= 1 << rule;
             place += 1;
         }
+        let mut byte = 0;
+        while byte < 256 {
+            if prefix.len() == 3 || prefix[3] == byte as u8 {
+                tables[3][byte] |= 1 << rule;
+            }
+            byte += 1;
+        }
         rule += 1;
-    }
-    tables[0][b':' as usize] |= SEPARATOR;
-    tables[0][b'=' as usize] |= SEPARATOR;
-    let mut byte = 0;
-    while byte < 256 {
-        tables[1][byte] |= SEPARATOR;
-        tables[2][byte] |= SEPARATOR;
-        byte += 1;
     }
     Triggers(tables)
 }
@@ -122,24 +131,47 @@ const fn triggers() -> Triggers {
 impl Triggers {
     /// The next place of `from..to` at which something may begin, and what.
     pub(super) fn next(&self, text: &[u8], from: usize, to: usize) -> Option<(usize, u64)> {
-        let [first, second, third] = &self.0;
-        let whole = &text[from..text.len().min(to + 2)];
-        let mask = |three: &[u8; 3]| {
-            first[usize::from(three[0])] & second[usize::from(three[1])] & third[usize::from(three[2])]
+        let [first, second, third, fourth] = &self.0;
+        let allowed = |at: usize, mask: u64| match at.checked_sub(1).map(|before| text[before]) {
+            Some(before) if mask & SEPARATOR != 0 && !bytes::is(before, NAME_END) => mask & !SEPARATOR,
+            Some(_) if mask & !ANYWHERE != 0 && !bytes::begins(text, at) => mask & ANYWHERE,
+            _ => mask,
         };
-        if let Some(at) = whole.array_windows::<3>().position(|three| mask(three) != 0)
-            && let Some(three) = whole[at..].first_chunk()
-        {
-            return Some((from + at, mask(three)));
+        let whole = &text[from..text.len().min(to + 2)];
+        for (at, [one, two, three]) in (from..).zip(whole.array_windows()) {
+            let mask = first[usize::from(*one)] & second[usize::from(*two)] & third[usize::from(*three)];
+            if mask != 0 {
+                let mask = mask & text.get(at + 3).map_or(u64::MAX, |byte| fourth[usize::from(*byte)]);
+                let mask = allowed(at, mask);
+                if mask != 0 {
+                    return Some((at, mask));
+                }
+            }
         }
         // The last two bytes may be the beginning of more.
         let rest = from + whole.len().saturating_sub(2);
-        (rest.max(from)..to).find_map(|at| {
+        (rest..to).find_map(|at| {
             let mask =
                 first[usize::from(text[at])] & text.get(at + 1).map_or(u64::MAX, |byte| second[usize::from(*byte)]);
+            let mask = allowed(at, mask);
             (mask != 0).then_some((at, mask))
         })
     }
+}
+
+/// The rules that need not stand where a word begins.
+const ANYWHERE: u64 = anywhere();
+
+const fn anywhere() -> u64 {
+    let mut mask = SEPARATOR;
+    let mut rule = 0;
+    while rule < RULES.len() {
+        if matches!(RULES[rule].1, Rest::PrivateKey | Rest::UrlPassword) {
+            mask |= 1 << rule;
+        }
+        rule += 1;
+    }
+    mask
 }
 
 /// Judges a place by the rules of this mask, the first one first.
@@ -159,13 +191,11 @@ pub(super) fn judge(text: &[u8], at: usize, mut mask: u64, last: bool) -> Found 
 
 fn follow(text: &[u8], at: usize, prefix: &[u8], rest: &Rest, last: bool) -> Found {
     let here = &text[at..];
-    let is_anywhere = matches!(rest, Rest::PrivateKey | Rest::UrlPassword);
     if !here.starts_with(prefix) {
-        let open = !last && prefix.starts_with(here) && (is_anywhere || bytes::begins(text, at));
-        return if open { Found::Open } else { Found::Nothing };
+        return if !last && prefix.starts_with(here) { Found::Open } else { Found::Nothing };
     }
     let behind = &here[prefix.len()..];
-    let token = |count: usize, sort: u8, mixed: bool| {
+    let token = |count: usize, sort: u16, mixed: bool| {
         let run = bytes::run(behind, sort, count);
         if run < count {
             return if run == behind.len() && !last { Found::Open } else { Found::Nothing };
@@ -178,7 +208,6 @@ fn follow(text: &[u8], at: usize, prefix: &[u8], rest: &Rest, last: bool) -> Fou
     match rest {
         Rest::PrivateKey => private_key(text, at, at + prefix.len(), last),
         Rest::UrlPassword => url_password(text, at + prefix.len(), last),
-        _ if !bytes::begins(text, at) => Found::Nothing,
         Rest::AtLeast(count, sort) => token(*count, *sort, false),
         Rest::Mixed(count, sort) => token(*count, *sort, true),
         Rest::Exactly(count, sort) => match token(*count, *sort, false) {

@@ -1,20 +1,23 @@
 //! Finds known values: at each place of a text the longest form that begins there.
 //!
 //! The first six bytes at a place are looked up in a small table of bits, which says no almost always. Where it says
-//! perhaps, forms that begin so are searched by halving. So a byte costs a constant, and what it costs at most depends on
-//! the logarithm of the number of forms and the length of one, never on how many of them match.
+//! perhaps, the text is compared with what all forms that begin so have in common, and then they are searched by halving.
+//! So a byte costs a constant: at most the logarithm of the number of forms and the length of one, however many match.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
 
+use super::fold::{self, Folded};
 use super::forms::SHORTEST;
+use super::repeats::Repeats;
 
 /// Six bytes of eight.
 const WINDOW: u64 = (1 << (8 * SHORTEST)) - 1;
 const NONE: u32 = u32::MAX;
 
 /// What is known of a place.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// The longest form that begins here, if any.
     Known(Option<usize>),
@@ -22,12 +25,18 @@ enum Verdict {
     Open,
 }
 
+const NOTHING: Verdict = Verdict::Known(None);
+
 /// Forms that begin with the same six bytes.
 #[derive(Clone, Copy)]
 struct Group {
     window: u64,
     from: u32,
     to: u32,
+    /// How many bytes all of them have in common.
+    common: usize,
+    /// Bits of the bytes behind those; all bits if a form ends there.
+    next: u64,
 }
 
 /// All forms of all values.
@@ -39,7 +48,9 @@ pub(super) struct Values {
     parents: Vec<u32>,
     longest: usize,
     groups: Vec<Group>,
-    group_shift: u32,
+    /// Places of groups, by a product of their windows.
+    slots: Vec<u32>,
+    slot_shift: u32,
     bits: Vec<u64>,
     bit_shift: u32,
     /// Nobody who writes a text knows it, so nobody can write one of which the table always says perhaps.
@@ -57,43 +68,56 @@ impl Values {
             parents: Vec::with_capacity(forms.len()),
             longest: forms.iter().map(String::len).max().unwrap_or_default(),
             groups: Vec::new(),
-            group_shift: 0,
+            slots: Vec::new(),
+            slot_shift: 0,
             bits: Vec::new(),
             bit_shift: 0,
             factor: RandomState::new().hash_one(0) | 1,
         };
-        let mut windows: Vec<Group> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
         for (index, form) in (0..count).zip(forms) {
-            values.bytes.extend(form.as_bytes());
+            let form = form.as_bytes();
+            values.bytes.extend(form);
             values.ends.push(values.bytes.len());
             // Sorted: whatever this one begins with is the one before, or what that one begins with.
             let mut parent = index.checked_sub(1).unwrap_or(NONE);
-            while parent != NONE && !form.as_bytes().starts_with(values.form(parent)) {
+            while parent != NONE && !form.starts_with(values.form(parent)) {
                 parent = values.parents[parent as usize];
             }
             values.parents.push(parent);
-            let window = window(form.as_bytes());
-            match windows.last_mut() {
-                Some(last) if last.window == window => last.to = index + 1,
-                _ => windows.push(Group { window, from: index, to: index + 1 }),
+            let window = window(form);
+            match groups.last_mut() {
+                Some(group) if group.window == window => {
+                    group.to = index + 1;
+                    group.common = group.common.min(fold::same(values.form(group.from), form));
+                }
+                _ => groups.push(Group { window, from: index, to: index + 1, common: form.len(), next: 0 }),
             }
         }
-        let slots = (windows.len() * 2).next_power_of_two().max(2);
-        values.group_shift = 64 - slots.trailing_zeros();
-        values.groups = vec![Group { window: 0, from: 0, to: 0 }; slots];
-        let bits = (windows.len() * 32).next_power_of_two().clamp(1 << 15, 1 << 23);
-        values.bit_shift = 64 - bits.trailing_zeros();
-        values.bits = vec![0; bits / 64];
-        for group in windows {
-            let bit = group.window.wrapping_mul(values.factor) >> values.bit_shift;
-            values.bits[(bit / 64) as usize] |= 1 << (bit % 64);
-            let mut slot = values.slot(group.window);
-            while values.groups[slot].to != 0 {
+        values.index(groups);
+        Some(values)
+    }
+
+    fn index(&mut self, mut groups: Vec<Group>) {
+        let slots = (groups.len() * 2).next_power_of_two().max(2);
+        self.slot_shift = 64 - slots.trailing_zeros();
+        self.slots = vec![NONE; slots];
+        let bits = (groups.len() * 32).next_power_of_two().clamp(1 << 15, 1 << 23);
+        self.bit_shift = 64 - bits.trailing_zeros();
+        self.bits = vec![0; bits / 64];
+        for (number, group) in (0..).zip(&mut groups) {
+            group.next = (group.from..group.to).fold(0, |next, index| {
+                next | self.form(index).get(group.common).map_or(u64::MAX, |byte| 1 << (byte % 64))
+            });
+            let bit = group.window.wrapping_mul(self.factor) >> self.bit_shift;
+            self.bits[(bit / 64) as usize] |= 1 << (bit % 64);
+            let mut slot = self.slot(group.window);
+            while self.slots[slot] != NONE {
                 slot = (slot + 1) % slots;
             }
-            values.groups[slot] = group;
+            self.slots[slot] = number;
         }
-        Some(values)
+        self.groups = groups;
     }
 
     fn form(&self, index: u32) -> &[u8] {
@@ -113,16 +137,24 @@ impl Values {
         found: &mut Vec<(usize, usize)>,
     ) -> usize {
         let mut at = from;
+        let mut repeats = Repeats::new();
+        // A verdict depends on no more than this.
+        let reach = self.longest + 2 * SHORTEST;
+        let near = &text[..text.len().min(to + reach)];
         while at < to {
             at += self.skip(&text[at..text.len().min(to + 7)]);
             if at >= to {
                 break;
             }
-            match self.judge(&text[at..], last) {
-                Verdict::Known(None) => {}
-                Verdict::Known(Some(length)) => found.push((at, at + length)),
-                Verdict::Open => return at,
-            }
+            let length = match repeats.recall(near, at, reach) {
+                Some(length) => length,
+                None => match self.judge(&text[at..], last) {
+                    Verdict::Known(length) => length,
+                    Verdict::Open => return at,
+                },
+            };
+            repeats.note(at, length);
+            found.extend(length.map(|length| (at, at + length)));
             at += 1;
         }
         to.max(from)
@@ -138,51 +170,84 @@ impl Values {
     }
 
     fn judge(&self, rest: &[u8], last: bool) -> Verdict {
-        let rest = &rest[..rest.len().min(self.longest)];
-        let (from, to) = if rest.len() >= SHORTEST {
-            match self.group(window(rest)) {
-                Some(group) => (group.from, group.to),
-                None => return Verdict::Known(None),
-            }
-        } else if last {
-            return Verdict::Known(None);
-        } else {
-            (0, u32::try_from(self.ends.len()).unwrap_or(NONE))
-        };
-        // The first form that comes after the rest, in the order of bytes.
-        let (mut low, mut high) = (from, to);
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.form(middle) <= rest { low = middle + 1 } else { high = middle }
+        if rest.len() < SHORTEST {
+            let forms = 0..u32::try_from(self.ends.len()).unwrap_or(NONE);
+            return if last { NOTHING } else { self.search(forms, 0, rest, last).0 };
         }
-        if !last && low < to && self.form(low).starts_with(rest) {
-            return Verdict::Open;
+        let Some(group) = self.group(window(rest)) else { return NOTHING };
+        // Almost always one look at what the group has in common is enough.
+        let common = &self.form(group.from)[..group.common];
+        let same = fold::same(common, rest);
+        if same < common.len() {
+            return match rest.get(same) {
+                None if last => NOTHING,
+                None => Verdict::Open,
+                Some(byte) if fold::may_begin(*byte) && fold::begins_so(common, rest) => self.folded(group, rest, last),
+                Some(_) => NOTHING,
+            };
         }
-        // Whatever the rest begins with, the form before that place begins with too.
-        let mut index = if low > from { low - 1 } else { return Verdict::Known(None) };
-        let form = self.form(index);
-        if rest.starts_with(form) {
-            return Verdict::Known(Some(form.len()));
+        match rest.get(same) {
+            Some(byte) if group.next >> (byte % 64) & 1 == 0 && !fold::may_begin(*byte) => return NOTHING,
+            _ => {}
         }
-        let common = form.iter().zip(rest).take_while(|(one, other)| one == other).count();
-        while index != NONE && self.form(index).len() > common {
-            index = self.parents[index as usize];
+        let (verdict, same) = self.search(group.from..group.to, same, rest, last);
+        match rest.get(same) {
+            Some(byte) if verdict == NOTHING && fold::may_begin(*byte) => self.folded(group, rest, last),
+            _ => verdict,
         }
-        Verdict::Known((index != NONE).then(|| self.form(index).len()))
     }
 
-    /// Where a group is, or one of the next places.
+    /// The longest of these forms that a text begins with, and how much of it the nearest ones have. All of them have its
+    /// first bytes, so many.
+    fn search(&self, forms: Range<u32>, known: usize, rest: &[u8], last: bool) -> (Verdict, usize) {
+        let rest = &rest[..rest.len().min(self.longest)];
+        // The first form that comes after the text, in the order of bytes.
+        let (mut low, mut high) = (forms.start, forms.end);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.form(middle)[known..] <= rest[known..] { low = middle + 1 } else { high = middle }
+        }
+        let mut most = 0;
+        if low < forms.end {
+            most = known + fold::same(&self.form(low)[known..], &rest[known..]);
+            if most == rest.len() && !last {
+                return (Verdict::Open, most);
+            }
+        }
+        if low == forms.start {
+            return (NOTHING, most);
+        }
+        // Whatever the text begins with, the form before that place begins with too.
+        let mut index = low - 1;
+        let same = known + fold::same(&self.form(index)[known..], &rest[known..]);
+        while index != NONE && self.form(index).len() > same {
+            index = self.parents[index as usize];
+        }
+        (Verdict::Known((index != NONE).then(|| self.form(index).len())), most.max(same))
+    }
+
+    /// The same, as if lines did not end.
+    fn folded(&self, group: Group, rest: &[u8], last: bool) -> Verdict {
+        let folded = Folded::new(rest, self.longest, last);
+        match self.search(group.from..group.to, SHORTEST, folded.text(), last || !folded.is_open()).0 {
+            Verdict::Known(Some(length)) => Verdict::Known(Some(folded.before(length))),
+            verdict => verdict,
+        }
+    }
+
+    /// Where a group's number is, or one of the next places.
     fn slot(&self, window: u64) -> usize {
-        usize::try_from(window.wrapping_mul(self.factor) >> self.group_shift).unwrap_or_default()
+        usize::try_from(window.wrapping_mul(self.factor) >> self.slot_shift).unwrap_or_default()
     }
 
     fn group(&self, window: u64) -> Option<Group> {
         let mut slot = self.slot(window);
+        // Half of the slots are free.
         loop {
-            match self.groups[slot] {
-                Group { to: 0, .. } => return None,
-                group if group.window == window => return Some(group),
-                _ => slot = (slot + 1) % self.groups.len(),
+            match self.slots[slot] {
+                NONE => return None,
+                number if self.groups[number as usize].window == window => return Some(self.groups[number as usize]),
+                _ => slot = (slot + 1) % self.slots.len(),
             }
         }
     }

@@ -1,0 +1,42 @@
+//! Texts that repeat themselves every few bytes: what was found out once is not found out again.
+//!
+//! Only such texts begin like a form at almost every place (`aaaa…`, for a secret of that sort).
+
+use super::fold;
+
+/// Longer repetitions are not noticed.
+const LONGEST: usize = 8;
+
+/// What was found at the last places.
+pub(super) struct Repeats {
+    /// Each with the place behind it, so that zero is none.
+    last: [(usize, Option<usize>); LONGEST],
+    period: usize,
+    /// Up to here each byte is the one a period before.
+    end: usize,
+}
+
+impl Repeats {
+    pub(super) fn new() -> Self {
+        Self { last: [(0, None); LONGEST], period: 0, end: 0 }
+    }
+
+    pub(super) fn note(&mut self, at: usize, found: Option<usize>) {
+        self.last[at % LONGEST] = (at + 1, found);
+    }
+
+    /// What was found a period before, if the next bytes, so many, are the same as there.
+    pub(super) fn recall(&mut self, text: &[u8], at: usize, reach: usize) -> Option<Option<usize>> {
+        // What is known of a repetition is not searched for again: every byte is compared once.
+        if at >= self.end {
+            (self.period, self.end) = (1..=LONGEST.min(at)).find_map(|period| {
+                let before = text.get(at - period..)?;
+                let is_near = self.last[(at - period) % LONGEST].0 == at - period + 1;
+                let same = if is_near { fold::same(before, text.get(at..)?) } else { 0 };
+                (same > LONGEST).then_some((period, at + same))
+            })?;
+        }
+        let (place, found) = self.last[(at - self.period) % LONGEST];
+        (at + reach <= self.end && place == at - self.period + 1).then_some(found)
+    }
+}
