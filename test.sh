@@ -104,6 +104,7 @@ lane_unit() {
     fuzz task
     fuzz host_pattern
     fuzz frames
+    fuzz redact
 }
 
 # The embedded engine on a real kernel: as whoever runs this, and, if that is root, as a plain user too.

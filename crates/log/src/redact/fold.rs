@@ -1,7 +1,7 @@
 //! Texts without the ends of their lines: what `base64` and `xxd -p` write is broken at some column.
 
 /// Ends of lines before this place are not left out; forms with such an end there are forms of their own.
-pub(super) const UNFOLDED: usize = 8;
+pub(super) const UNFOLDED: usize = super::forms::SHORTEST;
 /// So many are left out. A piece in base 64 has one at most, in hexadecimal digits two.
 const FOLDS: usize = 2;
 /// Room for the longest form.
@@ -9,15 +9,22 @@ const ROOM: usize = 640;
 
 /// How many bytes two texts have in common.
 pub(super) fn same(one: &[u8], other: &[u8]) -> usize {
+    let most = one.len().min(other.len());
+    let (one, other) = (&one[..most], &other[..most]);
+    let differ = |a: &[u8; 8], b: &[u8; 8]| u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
     let mut count = 0;
-    for (a, b) in one.as_chunks::<8>().0.iter().zip(other.as_chunks::<8>().0) {
-        let difference = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+    for (a, b) in one.as_chunks().0.iter().zip(other.as_chunks().0) {
+        let difference = differ(a, b);
         if difference != 0 {
             return count + difference.trailing_zeros() as usize / 8;
         }
         count += 8;
     }
-    count + one[count..].iter().zip(&other[count..]).take_while(|(a, b)| a == b).count()
+    match (one.last_chunk(), other.last_chunk()) {
+        // Eight zeros if they are the same to the end.
+        (Some(a), Some(b)) => most - 8 + differ(a, b).trailing_zeros() as usize / 8,
+        _ => one.iter().zip(other).take_while(|(a, b)| a == b).count(),
+    }
 }
 
 /// Whether the end of a line may begin with this byte.

@@ -13,6 +13,7 @@ mod scan;
 mod stream;
 mod tail;
 mod tokens;
+mod triggers;
 mod values;
 
 use std::borrow::Cow;

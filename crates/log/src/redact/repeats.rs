@@ -9,8 +9,9 @@ const LONGEST: usize = 8;
 
 /// What was found at the last places.
 pub(super) struct Repeats {
-    /// Each with the place behind it, so that zero is none.
-    last: [(usize, Option<usize>); LONGEST],
+    /// Each with the place behind it, so that zero is none; of what was found the length, or zero.
+    last: [(usize, usize); LONGEST],
+    latest: usize,
     period: usize,
     /// Up to here each byte is the one a period before.
     end: usize,
@@ -18,15 +19,24 @@ pub(super) struct Repeats {
 
 impl Repeats {
     pub(super) fn new() -> Self {
-        Self { last: [(0, None); LONGEST], period: 0, end: 0 }
+        Self { last: [(0, 0); LONGEST], latest: 0, period: 0, end: 0 }
     }
 
-    pub(super) fn note(&mut self, at: usize, found: Option<usize>) {
+    pub(super) fn note(&mut self, at: usize, found: usize) {
         self.last[at % LONGEST] = (at + 1, found);
+        self.latest = at;
+    }
+
+    /// The period at this place, and how many bytes from here on repeat it.
+    pub(super) fn run(&self, at: usize) -> Option<(usize, usize)> {
+        self.end.checked_sub(at).filter(|length| *length > 0).map(|length| (self.period, length))
     }
 
     /// What was found a period before, if the next bytes, so many, are the same as there.
-    pub(super) fn recall(&mut self, text: &[u8], at: usize, reach: usize) -> Option<Option<usize>> {
+    pub(super) fn recall(&mut self, text: &[u8], at: usize, reach: usize) -> Option<usize> {
+        if at > self.latest + LONGEST {
+            return None;
+        }
         // What is known of a repetition is not searched for again: every byte is compared once.
         if at >= self.end {
             (self.period, self.end) = (1..=LONGEST.min(at)).find_map(|period| {

@@ -5,7 +5,8 @@
 
 use super::keyed::Source;
 use super::tail::{Eaten, Tail};
-use super::tokens::{self, Found, SEPARATOR, TRIGGERS};
+use super::tokens::{self, Found};
+use super::triggers::{SEPARATOR, TRIGGERS};
 use super::{REDACTED, Redactor, add};
 
 /// Bytes before a place that may be looked at.

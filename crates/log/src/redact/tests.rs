@@ -393,3 +393,77 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_url_at_its_limits_is_the_same_in_a_stream() {
+    for (user, password) in [(63, 5), (64, 5), (65, 5), (3, 255), (3, 256), (3, 257)] {
+        let text = format!("a://{}:{}@host", "u".repeat(user), "p".repeat(password));
+        let redactor = redactor(&[]);
+        let single: Vec<&[u8]> = text.as_bytes().chunks(1).collect();
+        assert_eq!(String::from_utf8_lossy(&streamed(&redactor, &single)), redactor.text(&text));
+        assert_eq!(text != redactor.text(&text), user <= 64 && password <= 256, "{text}");
+    }
+}
+
+/// The ways in which programs write a secret, made by other code than the redactor's own.
+#[test]
+fn every_encoding_is_found_at_every_place() {
+    let secrets = [
+        "s3cr\"t/+<é>&'x",
+        "0123456789abcdefABCDEF",
+        "correct horse battery staple / with ümläuts & 'quotes' <and> more \"text\"",
+    ];
+    let standard = base64::engine::general_purpose::STANDARD;
+    let lines = |text: &str, width: usize, end: &str| {
+        text.as_bytes().chunks(width).map(String::from_utf8_lossy).collect::<Vec<_>>().join(end)
+    };
+    for secret in secrets {
+        let redactor = redactor(&[secret]);
+        for before in 0..80 {
+            let around = format!("{}{secret}{}", "x".repeat(before), "y".repeat(200));
+            let json = serde_json::to_string(&around).unwrap();
+            let encoded = standard.encode(&around);
+            let hex = crate::hex(around.as_bytes());
+            let texts = [
+                around.clone(),
+                json.clone(),
+                serde_json::to_string(&json).unwrap(),
+                json.replace('/', "\\/"),
+                percent(&around, "-_.~"),
+                percent(&around, "-_.~").to_lowercase(),
+                encoded.clone(),
+                base64::engine::general_purpose::URL_SAFE.encode(&around),
+                lines(&encoded, 76, "\n"),
+                lines(&encoded, 64, "\r\n"),
+                lines(&encoded, 76, "\\n"),
+                hex.clone(),
+                hex.to_uppercase(),
+                lines(&hex, 60, "\n"),
+                lines(&hex, 2, " "),
+                lines(&hex, 2, ":"),
+                format!("\\x{}", lines(&hex, 2, "\\x")),
+                around.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;"),
+            ];
+            for (number, text) in texts.iter().enumerate() {
+                let lower = secret.chars().any(char::is_uppercase) && number == 5;
+                let out = redactor.text(text);
+                assert!(lower || out.contains(REDACTED), "encoding {number} behind {before} bytes:\n{text}");
+                // Next to nothing is left of it: what stands before and behind, and a letter that they share with it.
+                let left = out.len().saturating_sub(REDACTED.len());
+                let expected = text.len() / around.len() * secret.len() / 2;
+                assert!(lower || left < text.len() - expected, "encoding {number} behind {before} bytes:\n{out}");
+            }
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_secrets_and_secrets_of_one_letter_are_no_trouble() {
+    let mut secrets: Vec<String> =
+        (0..10_000).map(|number| format!("{number:05}-the-same-beginning-{number:05}")).collect();
+    secrets.extend((6..80).map(|length| "a".repeat(length)));
+    let redactor = Redactor::new(&secrets, KEYS);
+    assert_eq!(redactor.text(&format!("x{}x", secrets[7_777])), "x[REDACTED]x");
+    assert_eq!(redactor.text(&format!("b{}b", "a".repeat(1_000_000))), "b[REDACTED]b");
+    assert_eq!(redactor.text(&"aaaaab".repeat(100_000)), "aaaaab".repeat(100_000));
+}

@@ -1,7 +1,7 @@
 //! The shapes of well-known tokens. Precision comes first: each has a beginning that nothing else has, stands where a word
 //! begins, and is as long as it must be.
 
-use super::bytes::{self, ALPHANUMERIC, BASE64, CAPITAL, NAME_END, USERINFO, WORD};
+use super::bytes::{self, ALPHANUMERIC, BASE64, CAPITAL, USERINFO, WORD};
 use super::tail::Tail;
 
 /// What a place of a text is.
@@ -19,7 +19,7 @@ pub(super) enum Found {
 }
 
 /// How a token goes on behind its beginning.
-enum Rest {
+pub(super) enum Rest {
     /// At least so many bytes of a sort.
     AtLeast(usize, u16),
     /// The same, with a digit or a capital letter among the first ones.
@@ -32,7 +32,7 @@ enum Rest {
     UrlPassword,
 }
 
-const RULES: [(&str, Rest); 41] = [
+pub(super) const RULES: [(&str, Rest); 41] = [
     ("AKIA", Rest::Exactly(16, CAPITAL)),
     ("ASIA", Rest::Exactly(16, CAPITAL)),
     ("sk-ant-", Rest::AtLeast(20, WORD)),
@@ -87,92 +87,6 @@ const ENCODED_KEYS: [&[u8]; 6] = [
     b"LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUgS0VZLS0tLS",
     b"LS0tLS1CRUdJTiBFTkNSWVBURUQgUFJJVkFURSBLRVktLS0tL",
 ];
-
-/// Which rules may begin with three bytes: a bit for each, and one for `:` and `=`. A fourth byte decides among
-/// those that are left.
-pub(super) struct Triggers([[u64; 256]; 4]);
-
-/// The bit of `:` and `=`.
-pub(super) const SEPARATOR: u64 = 1 << 63;
-
-pub(super) static TRIGGERS: Triggers = triggers();
-
-const fn triggers() -> Triggers {
-    let mut tables = [[0; 256]; 4];
-    let mut byte = 0;
-    while byte < 256 {
-        tables[1][byte] |= SEPARATOR;
-        tables[2][byte] |= SEPARATOR;
-        tables[3][byte] |= SEPARATOR;
-        byte += 1;
-    }
-    tables[0][b':' as usize] |= SEPARATOR;
-    tables[0][b'=' as usize] |= SEPARATOR;
-    let mut rule = 0;
-    while rule < RULES.len() {
-        let prefix = RULES[rule].0.as_bytes();
-        let mut place = 0;
-        while place < 3 {
-            tables[place][prefix[place] as usize] |= 1 << rule;
-            place += 1;
-        }
-        let mut byte = 0;
-        while byte < 256 {
-            if prefix.len() == 3 || prefix[3] == byte as u8 {
-                tables[3][byte] |= 1 << rule;
-            }
-            byte += 1;
-        }
-        rule += 1;
-    }
-    Triggers(tables)
-}
-
-impl Triggers {
-    /// The next place of `from..to` at which something may begin, and what.
-    pub(super) fn next(&self, text: &[u8], from: usize, to: usize) -> Option<(usize, u64)> {
-        let [first, second, third, fourth] = &self.0;
-        let allowed = |at: usize, mask: u64| match at.checked_sub(1).map(|before| text[before]) {
-            Some(before) if mask & SEPARATOR != 0 && !bytes::is(before, NAME_END) => mask & !SEPARATOR,
-            Some(_) if mask & !ANYWHERE != 0 && !bytes::begins(text, at) => mask & ANYWHERE,
-            _ => mask,
-        };
-        let whole = &text[from..text.len().min(to + 2)];
-        for (at, [one, two, three]) in (from..).zip(whole.array_windows()) {
-            let mask = first[usize::from(*one)] & second[usize::from(*two)] & third[usize::from(*three)];
-            if mask != 0 {
-                let mask = mask & text.get(at + 3).map_or(u64::MAX, |byte| fourth[usize::from(*byte)]);
-                let mask = allowed(at, mask);
-                if mask != 0 {
-                    return Some((at, mask));
-                }
-            }
-        }
-        // The last two bytes may be the beginning of more.
-        let rest = from + whole.len().saturating_sub(2);
-        (rest..to).find_map(|at| {
-            let mask =
-                first[usize::from(text[at])] & text.get(at + 1).map_or(u64::MAX, |byte| second[usize::from(*byte)]);
-            let mask = allowed(at, mask);
-            (mask != 0).then_some((at, mask))
-        })
-    }
-}
-
-/// The rules that need not stand where a word begins.
-const ANYWHERE: u64 = anywhere();
-
-const fn anywhere() -> u64 {
-    let mut mask = SEPARATOR;
-    let mut rule = 0;
-    while rule < RULES.len() {
-        if matches!(RULES[rule].1, Rest::PrivateKey | Rest::UrlPassword) {
-            mask |= 1 << rule;
-        }
-        rule += 1;
-    }
-    mask
-}
 
 /// Judges a place by the rules of this mask, the first one first.
 pub(super) fn judge(text: &[u8], at: usize, mut mask: u64, last: bool) -> Found {
@@ -287,7 +201,7 @@ fn url_password(text: &[u8], at: usize, last: bool) -> Found {
     let rest = &text[at..];
     let user = rest.iter().take(64).take_while(|byte| bytes::is(**byte, USERINFO) && **byte != b':').count();
     if rest.get(user) != Some(&b':') {
-        return open(user == rest.len() && user < 64);
+        return open(user == rest.len());
     }
     let rest = &rest[user + 1..];
     let password = bytes::run(rest, USERINFO, 256);
@@ -297,7 +211,7 @@ fn url_password(text: &[u8], at: usize, last: bool) -> Found {
             Found::Secret { start, sure: start, tail: Tail::Known { left: password } }
         }
         (Some(b'@'), None) => open(password > 0),
-        (None, _) => open(password < 256),
+        (None, _) => open(true),
         _ => Found::Nothing,
     }
 }

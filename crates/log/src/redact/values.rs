@@ -37,6 +37,8 @@ struct Group {
     common: usize,
     /// Bits of the bytes behind those; all bits if a form ends there.
     next: u64,
+    /// What they have in common repeats itself after so many bytes; not at all if zero.
+    period: usize,
 }
 
 /// All forms of all values.
@@ -91,7 +93,7 @@ impl Values {
                     group.to = index + 1;
                     group.common = group.common.min(fold::same(values.form(group.from), form));
                 }
-                _ => groups.push(Group { window, from: index, to: index + 1, common: form.len(), next: 0 }),
+                _ => groups.push(Group { window, from: index, to: index + 1, common: form.len(), next: 0, period: 0 }),
             }
         }
         values.index(groups);
@@ -109,6 +111,9 @@ impl Values {
             group.next = (group.from..group.to).fold(0, |next, index| {
                 next | self.form(index).get(group.common).map_or(u64::MAX, |byte| 1 << (byte % 64))
             });
+            let common = &self.form(group.from)[..group.common];
+            let repeats = |period: &usize| fold::same(common, &common[*period..]) == common.len() - period;
+            group.period = (1..=SHORTEST).find(repeats).unwrap_or_default();
             let bit = group.window.wrapping_mul(self.factor) >> self.bit_shift;
             self.bits[(bit / 64) as usize] |= 1 << (bit % 64);
             let mut slot = self.slot(group.window);
@@ -148,13 +153,15 @@ impl Values {
             }
             let length = match repeats.recall(near, at, reach) {
                 Some(length) => length,
-                None => match self.judge(&text[at..], last) {
-                    Verdict::Known(length) => length,
+                None => match self.judge(&text[at..], repeats.run(at), last) {
+                    Verdict::Known(length) => length.unwrap_or_default(),
                     Verdict::Open => return at,
                 },
             };
             repeats.note(at, length);
-            found.extend(length.map(|length| (at, at + length)));
+            if length > 0 {
+                found.push((at, at + length));
+            }
             at += 1;
         }
         to.max(from)
@@ -169,12 +176,20 @@ impl Values {
         text.array_windows::<8>().position(perhaps).unwrap_or(text.len().saturating_sub(7))
     }
 
-    fn judge(&self, rest: &[u8], last: bool) -> Verdict {
+    fn judge(&self, rest: &[u8], run: Option<(usize, usize)>, last: bool) -> Verdict {
         if rest.len() < SHORTEST {
             let forms = 0..u32::try_from(self.ends.len()).unwrap_or(NONE);
             return if last { NOTHING } else { self.search(forms, 0, rest, last).0 };
         }
         let Some(group) = self.group(window(rest)) else { return NOTHING };
+        // How far both repeat themselves is how much they have in common: no need to compare.
+        if let Some((period, length)) = run
+            && period == group.period
+            && length < group.common
+            && rest.get(length).is_some_and(|byte| !fold::may_begin(*byte))
+        {
+            return NOTHING;
+        }
         // Almost always one look at what the group has in common is enough.
         let common = &self.form(group.from)[..group.common];
         let same = fold::same(common, rest);
@@ -254,5 +269,8 @@ impl Values {
 }
 
 fn window(bytes: &[u8]) -> u64 {
-    bytes.iter().take(SHORTEST).rev().fold(0, |window, byte| window << 8 | u64::from(*byte))
+    match bytes.first_chunk() {
+        Some(eight) => u64::from_le_bytes(*eight) & WINDOW,
+        None => bytes.iter().take(SHORTEST).rev().fold(0, |window, byte| window << 8 | u64::from(*byte)),
+    }
 }
