@@ -4,6 +4,8 @@
 pub(super) const UNFOLDED: usize = super::forms::SHORTEST;
 /// So many are left out. A piece in base 64 has one at most, in hexadecimal digits two.
 const FOLDS: usize = 2;
+/// Shorter lines are not those of an encoder.
+const SHORTEST_LINE: usize = 32;
 /// Room for the longest form.
 const ROOM: usize = 640;
 
@@ -44,9 +46,14 @@ fn line_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// Whether the end of a line is left out behind so many bytes and ends, the last of them at `line`.
+fn may_fold(length: usize, count: usize, line: Option<usize>) -> bool {
+    length >= UNFOLDED && count < FOLDS && line.is_none_or(|line| length - line >= SHORTEST_LINE)
+}
+
 /// Whether a text without the ends of its lines may begin so, as far as both go.
 pub(super) fn begins_so(form: &[u8], text: &[u8]) -> bool {
-    let (mut place, mut at) = (0, 0);
+    let (mut place, mut at, mut line) = (0, 0, None);
     for folds in 0..=FOLDS {
         let count = same(&form[place..], &text[at..]);
         (place, at) = (place + count, at + count);
@@ -55,7 +62,7 @@ pub(super) fn begins_so(form: &[u8], text: &[u8]) -> bool {
         }
         match line_end(text, at) {
             None => return true,
-            Some(count) if count > 0 && place >= UNFOLDED && folds < FOLDS => at += count,
+            Some(count) if count > 0 && may_fold(place, folds, line) => (at, line) = (at + count, Some(place)),
             Some(_) => return false,
         }
     }
@@ -78,7 +85,8 @@ impl Folded {
         let mut folded = Self { text: [0; ROOM], length: 0, folds: [(0, 0); FOLDS], count: 0, open: false };
         let mut at = 0;
         while folded.length < most.min(ROOM) {
-            let may_fold = folded.length >= UNFOLDED && folded.count < FOLDS;
+            let line = folded.folds[..folded.count].last().map(|(at, _)| *at);
+            let may_fold = may_fold(folded.length, folded.count, line);
             match (text.get(at), line_end(text, at)) {
                 (None, _) => {
                     folded.open = !last;

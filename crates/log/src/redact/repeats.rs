@@ -39,12 +39,12 @@ impl Repeats {
         }
         // What is known of a repetition is not searched for again: every byte is compared once.
         if at >= self.end {
-            (self.period, self.end) = (1..=LONGEST.min(at)).find_map(|period| {
-                let before = text.get(at - period..)?;
-                let is_near = self.last[(at - period) % LONGEST].0 == at - period + 1;
-                let same = if is_near { fold::same(before, text.get(at..)?) } else { 0 };
-                (same > LONGEST).then_some((period, at + same))
-            })?;
+            let here: &[u8; LONGEST] = text.get(at..)?.first_chunk()?;
+            let near = &text[at - LONGEST.min(at)..at + LONGEST];
+            let before = near.array_windows::<LONGEST>().rev().skip(1);
+            let period = before.zip(1..).find(|(before, _)| *before == here)?.1;
+            self.period = period;
+            self.end = at + fold::same(&text[at - period..], &text[at..]);
         }
         let (place, found) = self.last[(at - self.period) % LONGEST];
         (at + reach <= self.end && place == at - self.period + 1).then_some(found)
