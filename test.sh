@@ -105,6 +105,7 @@ lane_unit() {
     fuzz policy
     fuzz host_pattern
     fuzz frames
+    fuzz redact
 }
 
 # The embedded engine on a real kernel: as whoever runs this, and, if that is root, as a plain user too.

@@ -3,6 +3,7 @@
 mod evals;
 mod gateways;
 mod proc;
+mod redaction;
 mod sandboxes;
 mod table;
 
@@ -41,6 +42,12 @@ enum Benchmark {
         #[arg(long)]
         quick: bool,
     },
+    /// The redactor's speed on logs and on hostile texts, against searches that do less
+    Redact {
+        /// Fewer rounds and shorter texts
+        #[arg(long)]
+        quick: bool,
+    },
     /// The same, once this process has a network namespace of its own
     #[command(hide = true)]
     EgressRunner {
@@ -65,6 +72,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             Box::new(wait_for(sandboxes::compare(extent))?)
         }
         Benchmark::Eval { quick } => Box::new(evals::compare(if quick { evals::QUICK } else { evals::FULL })?),
+        Benchmark::Redact { quick } => {
+            Box::new(redaction::compare(if quick { redaction::QUICK } else { redaction::FULL })?)
+        }
         Benchmark::Egress { quick } => return Err(gateways::enter_namespace(quick)),
         Benchmark::EgressRunner { quick } => {
             let extent = if quick { gateways::QUICK } else { gateways::FULL };
