@@ -206,7 +206,7 @@ async fn a_write_is_whole_and_reaches_no_other_name() {
 async fn a_write_that_is_given_up_leaves_nothing() {
     let sandbox = create().await;
     repo(&sandbox).write("file", b"old", 0o644).await.unwrap();
-    let huge = vec![0; 20 << 20];
+    let huge = vec![0; 40 << 20];
     let given_up = tokio::time::timeout(Duration::from_millis(5), repo(&sandbox).write("file", &huge, 0o644)).await;
     assert!(given_up.is_err(), "it was too fast to be given up");
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -274,16 +274,17 @@ async fn mounts_below_the_root() {
 #[tokio::test]
 async fn symlink_swap_race_under_a_root() {
     let sandbox = create().await;
-    let script = "mkdir -p /repo/real /repo/file-place && cd /repo && printf inside > real/passwd && ln -s /etc link && \
-        printf inside > file-place/real && ln -s /etc/passwd file-place/link && ls -A /etc | sort > /srv/before && \
-        sha256sum /etc/passwd > /srv/sum";
+    let script = "mkdir -p /repo/real && cd /repo && printf inside > real/passwd && ln -s /etc link && \
+        ls -A /etc | sort > /srv/before && sha256sum /etc/passwd > /srv/sum";
     sh(&sandbox, script).await;
     // What our own writes made in the place of the directory is removed again, so that the swapping goes on.
-    let swap = "chdir '/repo'; while (1) { \
+    let directories = "chdir '/repo'; while (1) { \
         if (!-l 'place' && -d 'place') { unlink 'place/w'; rmdir 'place' } \
-        rename 'real', 'place'; rename 'place', 'real'; rename 'link', 'place'; rename 'place', 'link'; \
-        rename 'file-place/real', 'f'; rename 'f', 'file-place/real'; rename 'file-place/link', 'f'; rename 'f', 'file-place/link'; }";
-    let swapping = sandbox.start(command(&["perl", "-e", swap])).unwrap();
+        rename 'real', 'place'; rename 'place', 'real'; rename 'link', 'place'; rename 'place', 'link'; }";
+    // A file and a link in one step each: the shortest moment between looking and opening is hit.
+    let files = "chdir '/repo'; while (1) { \
+        open(T, '>', 't'); print T 'inside'; close T; rename 't', 'f'; symlink '/etc/passwd', 't'; rename 't', 'f'; }";
+    let swapping = [directories, files].map(|program| sandbox.start(command(&["perl", "-e", program])).unwrap());
     let (end, mut right, mut refused) = (Instant::now() + Duration::from_secs(2), 0_u32, 0_u32);
     while Instant::now() < end {
         for (path, inside) in [("place/passwd", &b"inside"[..]), ("f", b"inside")] {
