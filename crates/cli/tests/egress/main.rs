@@ -16,3 +16,4 @@ mod names;
 mod net;
 mod phases;
 mod tls;
+mod web;
