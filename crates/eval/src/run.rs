@@ -349,9 +349,12 @@ fn finish(
         stats: json!({"started_at": started, "completed_at": now(), "model_usage": outcome.usage}),
         error: outcome.error.as_deref().map(log::event::EvalError::new),
         reductions: Some(reductions),
-        metadata: [("ringfence_audit".to_owned(), json!({"count": head.count, "hash": head.hash}))]
-            .into_iter()
-            .collect(),
+        metadata: [
+            ("ringfence_audit".to_owned(), json!({"count": head.count, "hash": head.hash})),
+            ("ringfence_redactions".to_owned(), json!(shared.redactor.counts())),
+        ]
+        .into_iter()
+        .collect(),
     })?;
     Ok(Evaluation { log: finished.path, status, results, progress: outcome.progress, error: outcome.error })
 }

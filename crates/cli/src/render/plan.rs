@@ -241,6 +241,11 @@ fn settings_rows(plan: &Plan) -> Vec<Vec<Span>> {
             )),
         ],
     ];
+    if let Some(search) = &plan.search {
+        let keys: Vec<&str> = search.keys.iter().map(|key| key.variable.as_str()).collect();
+        let keys = if keys.is_empty() { String::new() } else { format!(", keys from {}", keys.join(", ")) };
+        rows.push(vec![plain("web search"), plain(format!("{} at {}{keys}", search.provider, search.endpoint))]);
+    }
     if let Some(justification) = &plan.justification {
         rows.push(vec![plain("justification"), plain(justification.clone())]);
     }

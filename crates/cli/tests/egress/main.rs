@@ -17,3 +17,4 @@ mod names;
 mod net;
 mod phases;
 mod tls;
+mod web;

@@ -46,6 +46,19 @@ impl Permit {
         Self { tool, tag: key.tag(tool.name(), &call.arguments), bound }
     }
 
+    /// For tests of tools themselves.
+    #[cfg(test)]
+    pub(crate) fn unbound() -> Self {
+        Self { tool: Tool::WebFetch, tag: String::new(), bound: Bound::default() }
+    }
+
+    /// For tests: bound to one destination.
+    #[cfg(test)]
+    pub(crate) fn bound_to(host: &str, port: u16) -> Self {
+        let bound = Bound { destination: Some((host.to_owned(), port)), ..Bound::default() };
+        Self { bound, ..Self::unbound() }
+    }
+
     /// For what needs nobody's approval: this call, and no other.
     pub(crate) fn free(tool: Tool, call: &ToolCall, key: &Key) -> Self {
         Self::new(tool, call, Bound::default(), key)

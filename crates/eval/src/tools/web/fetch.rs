@@ -15,6 +15,7 @@ use url::Url;
 use super::http::{self, Answer, Trouble};
 use super::page::{self, Content, Page};
 use super::tidy;
+use crate::approval::Permit;
 use crate::tools::run::{cut, failed};
 use crate::tools::{Called, Hands};
 
@@ -39,7 +40,7 @@ pub(super) enum Refused {
 pub(in crate::tools) async fn fetch(url: &str, sandbox: &Sandbox, hands: &Hands<'_>) -> Called {
     let started = Instant::now();
     let timeout = hands.manner.timeout;
-    let fetched = tokio::time::timeout(timeout, follow(url, sandbox, hands.plan, timeout)).await;
+    let fetched = tokio::time::timeout(timeout, follow(url, sandbox, (hands.plan, hands.permit), timeout)).await;
     let fetched = fetched.unwrap_or_else(|_| {
         refuse(ToolErrorKind::Timeout, format!("the page did not come in {} s", timeout.as_secs_f64()))
     });
@@ -92,11 +93,16 @@ fn sound(mut url: Url) -> Result<Url, Refused> {
 pub(super) async fn follow(
     start: &str,
     sandbox: &Sandbox,
-    plan: &Plan,
+    (plan, permit): (&Plan, &Permit),
     deadline: Duration,
 ) -> Result<(Url, Page), Refused> {
     let mut url = address(start)?;
     for _ in 0..=MOST_REDIRECTS {
+        let (host, port) = http::target(&url);
+        if !permit.reaches(&host, port) {
+            let message = format!("the call was not approved for {} on port {port}", tidy(&host, 260));
+            return refuse(ToolErrorKind::Approval, message);
+        }
         let answer = match http::get(&url, sandbox, deadline).await {
             Ok(answer) => answer,
             Err(trouble) => return Err(told(trouble, &url, plan)),

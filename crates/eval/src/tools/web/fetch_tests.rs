@@ -9,6 +9,7 @@ use sandbox::Sandbox;
 use super::fake::{Asked, Fake, Says, answer, redirect};
 use super::fetch::{Refusal, Refused, follow};
 use super::page::Page;
+use crate::approval::Permit;
 
 /// A plan that permits nothing, so that whatever cannot be reached is said to be forbidden.
 fn plan() -> Plan {
@@ -18,8 +19,13 @@ fn plan() -> Plan {
 }
 
 async fn fetch(url: &str, sandbox: &Sandbox) -> Result<(String, Page), (ToolErrorKind, String)> {
+    permitted(url, sandbox, &Permit::unbound()).await
+}
+
+async fn permitted(url: &str, sandbox: &Sandbox, permit: &Permit) -> Result<(String, Page), (ToolErrorKind, String)> {
     let limit = Duration::from_secs(15);
-    match tokio::time::timeout(limit, follow(url, sandbox, &plan(), Duration::from_secs(5))).await.unwrap() {
+    let fetched = follow(url, sandbox, (&plan(), permit), Duration::from_secs(5));
+    match tokio::time::timeout(limit, fetched).await.unwrap() {
         Ok((url, page)) => Ok((url.into(), page)),
         Err(Refused::Told(Refusal(kind, message))) => Err((kind, message)),
         Err(Refused::Died(error)) => Err((ToolErrorKind::SandboxUnavailable, error.to_string())),
@@ -136,4 +142,17 @@ async fn a_silent_server_and_a_dead_sandbox_are_told_apart() {
     sandbox.session().shutdown();
     sandbox.session().gone().await;
     assert_eq!(fetch(&url, &sandbox).await.unwrap_err().0, ToolErrorKind::SandboxUnavailable);
+}
+
+#[tokio::test]
+async fn a_redirect_out_of_what_was_approved_is_refused() {
+    let sandbox = sandbox::start_local().await.unwrap();
+    let elsewhere = Fake::start(site).await;
+    let leads = elsewhere.url("/text");
+    let fake = Fake::start(move |_| redirect(302, &leads)).await;
+    let here = Permit::bound_to("127.0.0.1", fake.address.port());
+    let (kind, message) = permitted(&fake.url("/"), &sandbox, &here).await.unwrap_err();
+    assert_eq!(kind, ToolErrorKind::Approval, "{message}");
+    assert!(elsewhere.asked().is_empty());
+    assert_eq!(permitted(&fake.url("/"), &sandbox, &Permit::unbound()).await.unwrap().1.text, "<b>as it is</b>");
 }

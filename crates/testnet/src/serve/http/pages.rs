@@ -17,6 +17,11 @@ pub(super) fn answer(head: &Head, body_length: u64, site: &Site) -> Reply {
     match path {
         "/canary" => Reply::text(format!("canary {}\n", head.host)),
         "/echo" => Reply::text(body_length.to_string()),
+        // Wherever a test wants; the target is visible ASCII, so it cannot end the line.
+        "/redirect" => {
+            let to = query.strip_prefix("to=").unwrap_or("/canary").to_owned();
+            Reply::new(302, Content::Nothing).with("Location", to)
+        }
         "/slow" => Reply::new(200, Content::Slowly),
         "/big" => match query.strip_prefix("bytes=").and_then(digits) {
             Some(length) if length <= BIG_LIMIT => Reply::new(200, Content::Zeros(length)),

@@ -113,6 +113,7 @@ fn phrase(status: u16) -> &'static str {
         101 => "Switching Protocols",
         200 => "OK",
         206 => "Partial Content",
+        302 => "Found",
         404 => "Not Found",
         413 => "Content Too Large",
         416 => "Range Not Satisfiable",
