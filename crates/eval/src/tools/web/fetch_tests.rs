@@ -24,7 +24,8 @@ async fn fetch(url: &str, sandbox: &Sandbox) -> Result<(String, Page), (ToolErro
 
 async fn permitted(url: &str, sandbox: &Sandbox, permit: &Permit) -> Result<(String, Page), (ToolErrorKind, String)> {
     let limit = Duration::from_secs(15);
-    let fetched = follow(url, sandbox, (&plan(), permit), Duration::from_secs(5));
+    let plan = plan();
+    let fetched = follow(url, sandbox, (&plan, permit), Duration::from_secs(5));
     match tokio::time::timeout(limit, fetched).await.unwrap() {
         Ok((url, page)) => Ok((url.into(), page)),
         Err(Refused::Told(Refusal(kind, message))) => Err((kind, message)),
