@@ -226,10 +226,11 @@ fn settings_rows(plan: &Plan) -> Vec<Vec<Span>> {
         let globs: Vec<String> = globs.iter().map(ToString::to_string).collect();
         if globs.is_empty() { "nothing".to_owned() } else { globs.join(" ") }
     };
-    let mut globs: String = files.allow.iter().map(|globs| format!(", only {}", list(globs))).collect();
+    let mut globs: Vec<String> = files.allow.iter().map(|globs| format!(", only {}", list(globs))).collect();
     if !files.deny.is_empty() {
-        globs.push_str(&format!(", never {}", list(&files.deny)));
+        globs.push(format!(", never {}", list(&files.deny)));
     }
+    let globs = globs.concat();
     let mut rows = vec![
         vec![plain("approval"), plain(approval)],
         vec![plain("audit"), plain(plan.audit.to_string())],
