@@ -122,8 +122,9 @@ fn what_a_file_says_cannot_speak_to_the_terminal() {
 fn settings_show_where_they_came_from() {
     let mut command = ringfence(&["profile", "check", "-", "--explain-config", "--approval", "prod"]);
     command.env("INSPECT_AGENTS_TOOL_TIMEOUT", "5").env("INSPECT_PROFILE", "T1.H1.N2");
-    let document =
-        "profile: T0.H1.N2\napproval: ci\nlimits: {tool_timeout: 10, memory: 1GiB}\nfile_tools: {mode: sandbox}\n";
+    command.env("INSPECT_FS_ALLOW", "src:docs").env("INSPECT_FS_DENY", "*.pem");
+    let document = "profile: T0.H1.N2\napproval: ci\nlimits: {tool_timeout: 10, memory: 1GiB}\n\
+        file_tools: {mode: sandbox, deny: [.git]}\n";
     let (code, out, err) = run(&mut command, document);
     assert_eq!((code, err.as_str()), (0, ""));
     insta::assert_snapshot!(out);
