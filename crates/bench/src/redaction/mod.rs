@@ -45,6 +45,8 @@ struct Row {
 /// What was found.
 pub(crate) struct Comparison {
     rows: Vec<Row>,
+    /// What it takes to make a redactor, with the number of its secrets.
+    made: Vec<(usize, Duration)>,
 }
 
 /// Megabytes in a second.
@@ -75,6 +77,9 @@ impl fmt::Display for Comparison {
                 ours / regex
             )?;
         }
+        for (count, time) in &self.made {
+            writeln!(f, "a redactor of {count} secrets is made in {:.1} ms", time.as_secs_f64() * 1e3)?;
+        }
         writeln!(f, "\nslowest: {slowest:.0} MB/s   floor 100, target 200")
     }
 }
@@ -104,7 +109,13 @@ pub(crate) fn compare(extent: Extent) -> Result<Comparison, Box<dyn Error>> {
         many.iter().map(|one| &one[..31]).collect::<String>().repeat(extent.size / 320_000),
         &many,
     ));
-    let tools = |secrets: &Vec<String>| -> Result<_, Box<dyn Error>> {
+    let mut made = Vec::new();
+    let mut tools = |secrets: &Vec<String>| -> Result<_, Box<dyn Error>> {
+        let mut times = Vec::new();
+        timed(&mut times, || {
+            black_box(Redactor::new(secrets, KEYS));
+        });
+        made.extend(times.into_iter().map(|time| (secrets.len(), time)));
         Ok((Redactor::new(secrets, KEYS), AhoCorasick::new(secrets)?))
     };
     let (for_few, for_many) = (tools(&few)?, tools(&many)?);
@@ -142,5 +153,5 @@ pub(crate) fn compare(extent: Extent) -> Result<Comparison, Box<dyn Error>> {
             });
         }
     }
-    Ok(Comparison { rows })
+    Ok(Comparison { rows, made })
 }
