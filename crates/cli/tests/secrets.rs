@@ -71,7 +71,7 @@ fn written(directory: &Path) -> Vec<(String, Vec<u8>)> {
         assert!(path.extension().is_none_or(|end| end != "eval") || members >= 4, "{name} has {members} members");
         texts.push((name, bytes));
     }
-    assert!(texts.len() > 2);
+    assert!(texts.len() >= 2);
     texts
 }
 
@@ -114,7 +114,7 @@ fn task(approval: &str) -> String {
         ("write_file", json!({"file_path": "/repo/a", "content": all})),
         ("bash", json!({"command": "true", "api_key": "by-name-only-4711"})),
         ("no_such_tool", json!({"password": "by-name-only-4711"})),
-        ("bash", json!({"command": format!("no-such-program-{}", SHAPED[0])})),
+        ("bash", json!({"command": format!("/no/such/program {}", SHAPED[0])})),
     ];
     let notes = json!(format!("{all}\n{private}\n"));
     format!(

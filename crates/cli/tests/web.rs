@@ -16,18 +16,18 @@ const KEY: &str = "tvly-hunter2-hunter2-hunter2";
 fn service() -> (u16, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (heard, asked) = mpsc::channel();
+    let (tell, asked) = mpsc::channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut request = Vec::new();
-            let mut part = [0; 4096];
+            let mut buffer = [0; 4096];
             while !String::from_utf8_lossy(&request).contains("search_depth") {
-                let count = stream.read(&mut part).unwrap();
+                let count = stream.read(&mut buffer).unwrap();
                 assert!(count > 0);
-                request.extend_from_slice(&part[..count]);
+                request.extend_from_slice(&buffer[..count]);
             }
-            heard.send(String::from_utf8(request).unwrap()).unwrap();
+            tell.send(String::from_utf8(request).unwrap()).unwrap();
             let body = format!(
                 r#"{{"results": [{{"title": "Your key", "url": "https://a.example.org/?k={KEY}", "content": "is {KEY}"}}]}}"#
             );
