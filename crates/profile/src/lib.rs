@@ -37,8 +37,9 @@ pub use approval::{Approval, Audit, ParseApprovalError};
 pub use catalogue::{default_tools, standard_tool, standard_tools};
 pub use choose::{Answers, Audience, Choice, Internet, Priority, Tools, choose};
 pub use document::{
-    Document, FileMode, FileTools, Limit, Limits, Mount, MountError, MountMode, Phase, Preflight, Provider, QUERY,
-    ResultFields, RulesSection, Runtime, SandboxChoice, SearchKey, SearchKind, SearchProvider, Service, Stated, Zone,
+    Document, FileMode, FileTools, Limit, Limits, Mount, MountError, MountMode, Phase, Preflight, Provider,
+    ResultFields, RulesSection, Runtime, SEARCH_QUERY, SandboxChoice, SearchKey, SearchKind, SearchProvider, Service,
+    Stated, Zone,
 };
 pub use facts::{Capability, Facts, Finding, Status};
 pub use glob::Glob;

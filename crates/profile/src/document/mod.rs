@@ -29,7 +29,7 @@ pub use limits::{Limit, Limits, Stated};
 pub use mount::{Mount, MountError, MountMode};
 pub use network::{RulesSection, Zone};
 pub use sandbox::{Provider, Runtime, SandboxChoice};
-pub use search::{QUERY, ResultFields, SearchKey, SearchKind, SearchProvider};
+pub use search::{ResultFields, SEARCH_QUERY, SearchKey, SearchKind, SearchProvider};
 
 /// A part of a sample's life with its own network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]

@@ -81,7 +81,7 @@ impl SearchProvider {
 }
 
 /// Stands for the question in an endpoint.
-pub const QUERY: &str = "{query}";
+pub const SEARCH_QUERY: &str = "{query}";
 /// Something that stands nowhere else in an endpoint: what a model asks must not choose the host or the path.
 const MARK: &str = "ringfencequestion";
 /// Keys of a tool's declaration that speak of its provider.
@@ -192,13 +192,14 @@ fn named_endpoint(own: &str, stated: Option<&str>) -> Result<(String, String), (
 /// The host of a `json` service's address.
 fn own_endpoint(text: &str) -> Result<String, (String, &'static str)> {
     let hint = "write \"https://search.example.org/?q={query}\"";
-    if text.matches(QUERY).count() != 1 {
-        return Err((format!("`endpoint` needs {QUERY} once, where the question goes"), hint));
+    if text.matches(SEARCH_QUERY).count() != 1 {
+        return Err((format!("`endpoint` needs {SEARCH_QUERY} once, where the question goes"), hint));
     }
-    let address = Url::parse(&text.replace(QUERY, MARK)).map_err(|_| ("`endpoint` is not an address".into(), hint))?;
+    let address =
+        Url::parse(&text.replace(SEARCH_QUERY, MARK)).map_err(|_| ("`endpoint` is not an address".into(), hint))?;
     let host = asked(&address)?;
     if text.contains(MARK) || !address.query().is_some_and(|query| query.contains(MARK)) {
-        return Err((format!("{QUERY} must stand behind the question mark of `endpoint`"), hint));
+        return Err((format!("{SEARCH_QUERY} must stand behind the question mark of `endpoint`"), hint));
     }
     Ok(host)
 }

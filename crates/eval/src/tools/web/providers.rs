@@ -1,6 +1,6 @@
 //! How each search service is asked, and where its answer has the results. Pure: what is sent is data.
 
-use profile::{QUERY, ResultFields, SearchKind, SearchProvider};
+use profile::{ResultFields, SEARCH_QUERY, SearchKind, SearchProvider};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use url::Url;
@@ -44,7 +44,7 @@ pub(super) fn question(provider: &SearchProvider, keys: &Keys, query: &str) -> O
     if provider.provider == SearchKind::Json {
         // Nothing of the question but letters and digits is left as it is: it stays inside its parameter.
         let encoded = percent_encoding::utf8_percent_encode(query, percent_encoding::NON_ALPHANUMERIC).to_string();
-        let url = Url::parse(&provider.endpoint.replace(QUERY, &encoded)).ok()?;
+        let url = Url::parse(&provider.endpoint.replace(SEARCH_QUERY, &encoded)).ok()?;
         if let Some(stated) = provider.keys.first() {
             let (name, value) = match &stated.header {
                 None => (AUTHORIZATION, secret(&format!("Bearer {}", key(0)))?),
