@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::create::{Kind, Sandbox, begin, finish};
@@ -17,10 +17,6 @@ use crate::syscalls;
 /// Where whoever starts us leaves the runner's socket and the guest's program.
 const SOCKET: i32 = 3;
 const GUEST: i32 = 4;
-
-/// When nobody has asked for so long, somebody may be prepared. Whoever creates a sandbox often destroys one next, and
-/// should not have to wait for a third.
-const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// The zygote's whole life.
 pub fn main() -> ExitCode {
@@ -85,11 +81,10 @@ impl Server {
                 self.sandboxes.values().map(|sandbox| PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)),
             );
             set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
-            let wait = if self.prepared.is_short() { Some(&IDLE) } else { None };
-            if poll(&mut set, wait)? == 0 {
+            if poll(&mut set, self.prepared.patience())? == 0 {
                 drop(set);
                 if let Ok(home) = &mut self.home {
-                    self.prepared.add(home);
+                    self.prepared.idle(home);
                 }
                 continue;
             }
@@ -144,6 +139,7 @@ impl Server {
             let blank = begin(home, &kind, &spec.name)?;
             finish(home, spec, control, blank)?
         };
+        self.prepared.note(&kind, &spec.name);
         let pid = sandbox.pid;
         self.sandboxes.insert(spec.id, sandbox);
         Ok((Reply::Created { pid }, listeners))
