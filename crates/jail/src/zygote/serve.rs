@@ -10,7 +10,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use super::create::{Kind, Sandbox, begin, finish};
 use super::home::Home;
 use super::prepared::Prepared;
-use super::protocol::{Changed, Reply, Request, receive, send};
+use super::protocol::{Changed, Reply, Request, receive_into, room, send};
 use super::{During as _, Trouble, snapshot};
 use crate::syscalls;
 
@@ -26,6 +26,7 @@ pub fn main() -> ExitCode {
         sandboxes: BTreeMap::new(),
         writers: Vec::new(),
         prepared: Prepared::default(),
+        room: room(),
     };
     while let Ok(Some(request)) = server.next(&socket) {
         let reply = match request {
@@ -70,6 +71,8 @@ struct Server {
     /// Children that write archives.
     writers: Vec<OwnedFd>,
     prepared: Prepared,
+    /// For requests.
+    room: Box<[u8]>,
 }
 
 impl Server {
@@ -106,7 +109,7 @@ impl Server {
                 self.destroy(id);
             }
             if asked {
-                return receive(socket);
+                return receive_into(socket, &mut self.room);
             }
         }
     }
