@@ -157,8 +157,9 @@ impl Command {
         self.outcome.get_or_insert(outcome);
     }
 
-    /// Does whatever can be done without waiting. `settled`: no orphan of a killed tree is left in the sandbox.
-    pub(crate) fn serve(&mut self, outbox: &mut Outbox, settled: bool) -> Result<(), Failure> {
+    /// Does whatever can be done without waiting. `settled`: no orphan of a killed tree is left in the sandbox. `buffer` is
+    /// for whoever reads something.
+    pub(crate) fn serve(&mut self, outbox: &mut Outbox, settled: bool, buffer: &mut [u8]) -> Result<(), Failure> {
         self.write_input(outbox);
         // First the report, then the outputs: what a command wrote before its end is there when its end is known.
         self.read_report()?;
@@ -168,7 +169,7 @@ impl Command {
         if self.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             self.kill(Outcome::TimedOut);
         }
-        let drained = self.read_outputs(outbox);
+        let drained = self.read_outputs(outbox, buffer);
         let gone = self.life != Life::Dying || (self.keeper_gone && settled);
         if let (Some(outcome), true, true) = (self.outcome, drained, gone) {
             outbox.in_order(&Guest::Ended { id: self.id, outcome });
@@ -245,7 +246,7 @@ impl Command {
     }
 
     /// Reads what is there and may be sent; true when nothing is left that must be sent before the end.
-    fn read_outputs(&mut self, outbox: &mut Outbox) -> bool {
+    fn read_outputs(&mut self, outbox: &mut Outbox, buffer: &mut [u8]) -> bool {
         let mut drained = true;
         let mut exceeded = None;
         for output in &mut self.outputs {
@@ -254,16 +255,16 @@ impl Command {
                     drained = false;
                     break;
                 }
-                let mut buffer = vec![0; MAX_CHUNK.min(usize::try_from(output.credit).unwrap_or(MAX_CHUNK))];
-                match read(fd.as_fd(), &mut buffer) {
+                let most = buffer.len().min(usize::try_from(output.credit).unwrap_or(MAX_CHUNK));
+                match read(fd.as_fd(), &mut buffer[..most]) {
                     // A terminal without its other side answers with an error.
                     Ok(0) | Err(Errno::IO) => output.fd = None,
                     Ok(count) => {
-                        buffer.truncate(count);
                         let taken = u32::try_from(count).unwrap_or(u32::MAX);
                         output.credit = output.credit.saturating_sub(taken);
                         output.seen += u64::from(taken);
-                        outbox.in_order(&Guest::Output { id: self.id, stream: output.stream, bytes: buffer });
+                        let bytes = buffer[..count].to_vec();
+                        outbox.in_order(&Guest::Output { id: self.id, stream: output.stream, bytes });
                         if self.max_output.is_some_and(|limit| output.seen > limit) {
                             exceeded = Some(output.stream);
                             break;

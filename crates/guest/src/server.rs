@@ -15,12 +15,17 @@ use crate::failure::Failure;
 use crate::files::{self, Reading, Writing};
 use crate::links::{Broken, Link};
 use crate::outbox::Outbox;
-use crate::{pause, spawn, tree, within};
+use crate::spawn::{self, Spare};
+use crate::{pause, tree, within};
 
 /// How soon a tree that was killed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Connections of the host's at the same time.
 const MAX_LINKS: usize = 256;
+
+/// When nothing was to be done for so long, a keeper may be made for the next command. Whoever has a command's end often
+/// ends the sandbox next, and should not have to wait for one more process to end.
+const IDLE: Duration = Duration::from_millis(3);
 
 /// Why the guest stops.
 pub(crate) enum Stop {
@@ -40,6 +45,12 @@ pub(crate) struct Server {
     writings: BTreeMap<u32, Writing>,
     links: BTreeMap<u32, Link>,
     orphans: bool,
+    /// Every keeper that was not reaped yet.
+    keepers: BTreeSet<i32>,
+    spare: Option<Spare>,
+    /// Whether a spare is to be made: tried once for each command, so that one that is refused or killed is not tried
+    /// again and again.
+    wants_spare: bool,
 }
 
 impl Server {
@@ -54,6 +65,9 @@ impl Server {
             writings: BTreeMap::new(),
             links: BTreeMap::new(),
             orphans: false,
+            keepers: BTreeSet::new(),
+            spare: None,
+            wants_spare: true,
         }
     }
 
@@ -61,6 +75,9 @@ impl Server {
     pub(crate) fn run(&mut self) -> Result<(), Stop> {
         fcntl_setfl(&self.control, OFlags::NONBLOCK).map_err(|_| Stop::Kernel)?;
         self.outbox.urgent(&Guest::Hello { version: PROTOCOL_VERSION });
+        self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
+        // While the host learns that we are here.
+        self.make_spare();
         loop {
             self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
             self.wait()?;
@@ -73,13 +90,16 @@ impl Server {
 
     /// Ends every command's tree. As pid 1 our own end does that; elsewhere it is this.
     pub(crate) fn end_all(&mut self) {
+        if rustix::process::getpid().is_init() {
+            return;
+        }
         for command in self.commands.values_mut() {
             command.kill(Outcome::Killed);
         }
         tree::kill_orphans(&BTreeSet::new());
     }
 
-    fn wait(&self) -> Result<(), Stop> {
+    fn wait(&mut self) -> Result<(), Stop> {
         let full = self.outbox.is_full();
         let (mut readable, mut writable) = (vec![&self.control], Vec::new());
         if !self.outbox.is_empty() {
@@ -100,8 +120,22 @@ impl Server {
             tv_nsec: i64::from(left.subsec_nanos()),
         });
         match poll(&mut set, timeout.as_ref()) {
+            Ok(0) => {
+                drop(set);
+                self.make_spare();
+                Ok(())
+            }
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(_) => Err(Stop::Kernel),
+        }
+    }
+
+    /// Makes a spare keeper, if there is to be one.
+    fn make_spare(&mut self) {
+        if std::mem::take(&mut self.wants_spare) && self.spare.is_none() {
+            // Where it cannot be made, the next command is started without, or says why not.
+            self.spare = Spare::make().ok();
+            self.keepers.extend(self.spare.as_ref().map(|spare| spare.keeper().as_raw_nonzero().get()));
         }
     }
 
@@ -114,7 +148,7 @@ impl Server {
         let deadlines = self.commands.values().filter_map(Command::deadline);
         let deadlines = deadlines.chain(self.links.values().filter_map(Link::deadline));
         let deadlines = deadlines.map(|deadline| deadline.saturating_duration_since(now));
-        deadlines.chain(self.is_killing().then_some(LOOK_AGAIN)).min()
+        deadlines.chain(self.is_killing().then_some(LOOK_AGAIN)).chain(self.wants_spare.then_some(IDLE)).min()
     }
 
     /// Whether something that was killed may not be gone yet.
@@ -254,7 +288,9 @@ impl Server {
         if self.is_known(id) {
             return Err(Failure::invalid("this id is in use"));
         }
-        let started = spawn::start(exec)?;
+        self.wants_spare = true;
+        let started = spawn::start(exec, &mut self.spare)?;
+        self.keepers.insert(started.keeper.as_raw_nonzero().get());
         self.commands.insert(id, Command::new(id, started, exec.timeout_ms, exec.max_output));
         Ok(())
     }
@@ -303,9 +339,9 @@ impl Server {
 
     fn serve(&mut self) {
         self.reap();
-        let Self { outbox, commands, readings, links, orphans, .. } = self;
+        let Self { outbox, commands, readings, links, orphans, buffer, .. } = self;
         commands.retain(|&id, command| {
-            if let Err(Failure { kind, message }) = command.serve(outbox, !*orphans) {
+            if let Err(Failure { kind, message }) = command.serve(outbox, !*orphans, buffer) {
                 outbox.in_order(&Guest::Failed { id, kind, message });
                 return false;
             }
@@ -336,14 +372,14 @@ impl Server {
 
     /// Reaps keepers that ended, and ends orphans of keepers that were killed.
     fn reap(&mut self) {
-        let mut reaped = false;
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {
-            reaped = true;
+        let mut untidy = false;
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            // A keeper that ends well has nobody left to leave behind.
+            let was_keeper = self.keepers.remove(&pid.as_raw_nonzero().get());
+            untidy |= !was_keeper || status.exit_status() != Some(0);
         }
-        if reaped || self.is_killing() {
-            let keepers: BTreeSet<i32> =
-                self.commands.values().map(|command| command.keeper.as_raw_nonzero().get()).collect();
-            self.orphans = tree::kill_orphans(&keepers);
+        if untidy || self.is_killing() {
+            self.orphans = tree::kill_orphans(&self.keepers);
         }
     }
 }

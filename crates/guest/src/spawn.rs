@@ -3,6 +3,9 @@
 //! The keeper is a copy of the guest that is the *child subreaper* of everything the command starts: a process that
 //! forks twice and leaves its session still has the keeper as an ancestor. So a tree can be ended exactly, and a
 //! background process lives on under its keeper when the command itself is done.
+//!
+//! A copy of the guest takes as long as the rest of a start, so one keeper is made while nothing else is to be done, with
+//! the pipes of a command that is yet to come. Where it will report, it learns what to start.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -11,11 +14,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, set_child_subreaper, setrlimit, setsid, wait};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use serde::{Deserialize, Serialize};
 use wire::{Exec, FailureKind, User, WindowSize};
 
 use crate::commands::Kind;
@@ -38,7 +43,7 @@ pub(crate) const REPORT_NOT_STARTED: u8 = 3;
 /// A command that was started: the guest's ends of everything.
 pub(crate) struct Started {
     pub(crate) keeper: Pid,
-    /// Where the keeper reports; its end means that the keeper is gone.
+    /// Where the keeper reports, and hears what to start; its end means that the keeper is gone.
     pub(crate) report: OwnedFd,
     pub(crate) input: OwnedFd,
     pub(crate) out: OwnedFd,
@@ -46,7 +51,11 @@ pub(crate) struct Started {
     pub(crate) kind: Kind,
 }
 
+/// A keeper that waits for a command.
+pub(crate) struct Spare(Started);
+
 /// Everything the child needs, prepared while memory may still be allocated.
+#[derive(Serialize, Deserialize)]
 struct Prepared {
     candidates: Vec<CString>,
     argv: Vec<CString>,
@@ -64,26 +73,79 @@ struct ChildEnds {
     kind: Kind,
 }
 
-pub(crate) fn start(spec: &Exec) -> Result<Started, Failure> {
-    let prepared = prepare(spec)?;
-    let failed = |errno: Errno| Failure::from_errno(errno, "cannot start a command");
-    let (report, report_writer) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
-    let (input, out, err, ends) = match spec.pty {
-        Some(size) => terminal(size).map_err(failed)?,
-        None => pipes().map_err(failed)?,
-    };
-    for descriptor in [Some(&input), Some(&out), err.as_ref()].into_iter().flatten() {
-        fcntl_setfl(descriptor, OFlags::NONBLOCK).map_err(failed)?;
+/// What a spare keeper can be told: enough for most commands.
+const MAX_ORDERS: usize = 4096;
+
+impl Spare {
+    /// Makes one that waits. It ends by itself when it is dropped.
+    pub(crate) fn make() -> Result<Self, Failure> {
+        Ok(Self(fork_keeper(pipes().map_err(cannot_start)?, None)?))
     }
-    fcntl_setfl(&report, OFlags::NONBLOCK).map_err(failed)?;
+
+    pub(crate) fn keeper(&self) -> Pid {
+        self.0.keeper
+    }
+
+    /// Has it start a command; `None` where it cannot be told, because the workload ended it.
+    fn start(self, orders: &[u8]) -> Option<Started> {
+        let told = rustix::io::write(&self.0.report, orders).is_ok_and(|count| count == orders.len());
+        told.then_some(self.0)
+    }
+}
+
+fn cannot_start(errno: Errno) -> Failure {
+    Failure::from_errno(errno, "cannot start a command")
+}
+
+/// Starts a command, by the spare keeper if there is one that can do it.
+pub(crate) fn start(spec: &Exec, spare: &mut Option<Spare>) -> Result<Started, Failure> {
+    let prepared = prepare(spec)?;
+    let orders = postcard::to_allocvec(&prepared).ok();
+    if let Some(orders) = orders.filter(|orders| spec.pty.is_none() && orders.len() <= MAX_ORDERS)
+        && let Some(started) = spare.take().and_then(|spare| spare.start(&orders))
+    {
+        return Ok(started);
+    }
+    let ends = match spec.pty {
+        Some(size) => terminal(size),
+        None => pipes(),
+    };
+    fork_keeper(ends.map_err(cannot_start)?, Some(&prepared))
+}
+
+/// Makes a keeper, of a command or of one to come.
+fn fork_keeper((input, out, err, ends): Ends, prepared: Option<&Prepared>) -> Result<Started, Failure> {
+    let (report, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(cannot_start)?;
+    for descriptor in [Some(&input), Some(&out), err.as_ref(), Some(&report)].into_iter().flatten() {
+        fcntl_setfl(descriptor, OFlags::NONBLOCK).map_err(cannot_start)?;
+    }
     match fork().map_err(|error| Failure::from_io(&error, "cannot start a command"))? {
         Side::Parent(keeper) => Ok(Started { keeper, report, input, out, err, kind: ends.kind }),
         Side::Child => {
-            let own = [&ends.input, &ends.out, &ends.err, &report_writer].map(AsRawFd::as_raw_fd);
+            let own = [&ends.input, &ends.out, &ends.err, &theirs].map(AsRawFd::as_raw_fd);
             // Not dropped: what follows closes them with everything else that is not this command's.
             std::mem::forget((report, input, out, err));
             close_all_but(&own);
-            keep(&prepared, ends, report_writer)
+            match prepared {
+                Some(prepared) => keep(prepared, ends, theirs),
+                None => match await_orders(&theirs) {
+                    Some(prepared) => keep(&prepared, ends, theirs),
+                    None => exit_now(0),
+                },
+            }
+        }
+    }
+}
+
+/// Waits for what the guest writes in one record; `None` when it does not want this keeper any more.
+fn await_orders(orders: &OwnedFd) -> Option<Prepared> {
+    let mut buffer = [0; MAX_ORDERS];
+    loop {
+        match rustix::io::read(orders, &mut buffer) {
+            Err(Errno::INTR) => {}
+            Ok(count) if count > 0 => return postcard::from_bytes(&buffer[..count]).ok(),
+            _ => return None,
         }
     }
 }
@@ -193,7 +255,9 @@ fn keep(prepared: &Prepared, ends: ChildEnds, report: OwnedFd) -> ! {
                 _ => {}
             },
             Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => exit_now(0),
+            // Nothing is left. The guest counts on this: only who has no children ends with 0.
+            Err(Errno::CHILD) => exit_now(0),
+            Err(_) => exit_now(1),
         }
     }
 }

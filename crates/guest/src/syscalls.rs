@@ -40,7 +40,7 @@ pub(crate) fn fork() -> io::Result<Side> {
 }
 
 /// The stack of a child that shares our memory: enough for a handful of calls before it executes something.
-const CHILD_STACK: usize = 256 << 10;
+const CHILD_STACK: usize = 64 << 10;
 
 /// Starts a child that runs `body` in *our* memory while we wait, until it executes a program or ends. No page table is
 /// copied, which is most of what a fork costs.
@@ -54,14 +54,14 @@ pub(crate) fn spawn_until_exec(mut body: impl FnMut()) -> io::Result<Pid> {
         enter::<B>
     }
     let entry = entry(&body);
-    let mut stack = vec![0_u128; CHILD_STACK / size_of::<u128>()];
+    let mut stack = Vec::<u128>::with_capacity(CHILD_STACK / size_of::<u128>());
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // WHY: the standard library's spawn cannot be a session leader with a terminal of another user in another directory.
     // SAFETY: with CLONE_VFORK this thread, the only one, stands still until the child has executed or ended, so the
     // shared memory has one user at a time; the child has a stack of its own, aligned, that outlives it; it ends by
     // exec or by returning, and never unwinds (this program aborts on panic).
     let pid = unsafe {
-        let top = stack.as_mut_ptr_range().end;
+        let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
         libc::clone(entry, top.cast(), flags, (&raw mut body).cast())
     };
     if pid == -1 {

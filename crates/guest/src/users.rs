@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 
+use serde::{Deserialize, Serialize};
 use wire::{FailureKind, User};
 
 use crate::failure::Failure;
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 const MAX_FILE: u64 = 1 << 20;
 
 /// Who a command runs as.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
     pub(crate) gid: u32,

@@ -209,7 +209,8 @@ impl Parents {
                         let result = write_at(&directory, file, value);
                         // The first setting is the limit itself, and swap would be a way around it; the rest depends on
                         // how the kernel was built.
-                        if index == 0 || (file.contains("sw.") || file.contains("swap.")) && has_swap() {
+                        let needed = |file: &str| (file.contains("sw.") || file.contains("swap.")) && has_swap();
+                        if result.is_err() && (index == 0 || needed(file)) {
                             result?;
                         }
                     }

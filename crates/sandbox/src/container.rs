@@ -96,8 +96,9 @@ impl Backing for Held {
 }
 
 impl Containers {
-    /// Starts the first helper process of a run; when many sandboxes are asked for at the same time, there will be more. `run` is part of the names of control groups: unique on this machine. Raises
-    /// this process' soft limit of descriptors to the hard one.
+    /// Starts the first helper process of a run; when many sandboxes are asked for at the same time, there will be more.
+    /// `run` is part of the names of control groups: unique on this machine. Raises this process' soft limit of
+    /// descriptors to the hard one.
     pub fn start(run: impl Into<String>) -> Result<Self, StartError> {
         raise_descriptor_limit();
         let helpers = Arc::new(Helpers::start()?);
@@ -115,7 +116,8 @@ impl Containers {
     }
 
     /// Keeps `count` sandboxes begun while nobody asks for any: their namespaces, ids, limits and network, whichever image
-    /// comes. They serve requests with the same limits and the same network.
+    /// comes. They serve requests with the same limits and the same network. Without this, one is kept of whatever was
+    /// asked for twice in a row, for ten seconds; with a count of zero, none ever is.
     pub async fn prepare(&self, request: &Request, count: u32) -> Result<(), StartError> {
         let (network, limits, name) = (request.network, request.limits, format!("ringfence-{}-next", self.run));
         let (helpers, wanted) = (Arc::clone(&self.helpers), Wanted { network, limits, name, count });

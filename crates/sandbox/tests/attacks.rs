@@ -168,6 +168,32 @@ async fn kill_keeper_kills_its_own_tree_only() {
     drop(other);
 }
 
+/// The keeper of a command to come waits where the workload can reach it.
+#[tokio::test]
+async fn a_waiting_keeper_that_is_killed_or_stopped_costs_at_most_one_command() {
+    // Children of the guest but for the keeper of who looks, once the guest has had nothing to do.
+    let signal = |signal: &str| {
+        format!(
+            "sleep 0.2; for stat in /proc/[0-9]*/stat; do read pid name state parent rest < $stat; \
+             if [ $parent = 1 ] && [ $pid != $PPID ]; then kill -{signal} $pid && echo $pid; fi; done"
+        )
+    };
+    let sandbox = create().await;
+    assert_eq!(sh(&sandbox, &signal("KILL")).await.lines().count(), 1, "one waits");
+    assert_eq!(sh(&sandbox, "echo fine").await, "fine");
+    assert_eq!(sh(&sandbox, &signal("STOP")).await.lines().count(), 1, "and one again");
+    let start = Instant::now();
+    let stuck = exec(&sandbox, Exec { timeout_ms: Some(300), ..command(&["true"]) }).await.unwrap();
+    assert_eq!(stuck.outcome, Outcome::TimedOut);
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(sh(&sandbox, "echo fine").await, "fine");
+    assert_eq!(
+        sh(&sandbox, "sleep 0.2; ls -d /proc/[0-9]* | wc -l").await.parse::<u32>().unwrap(),
+        6,
+        "and none is left"
+    );
+}
+
 #[tokio::test]
 async fn leaked_fds() {
     let sandbox = create().await;

@@ -135,6 +135,38 @@ async fn a_killed_helper_leaves_none() {
     }
 }
 
+/// Nobody asked for it to be prepared: whoever makes two alike may make a third, and whoever makes one may not.
+#[tokio::test]
+async fn an_engine_that_made_two_keeps_one_begun_for_a_while() {
+    let engine = engine();
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", engine.helper())).unwrap().count();
+    engine.create(request()).await.unwrap().stop().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(children(engine.helper()).is_empty(), "one may be all");
+    let before = descriptors();
+    let second = engine.create(request()).await.unwrap();
+    let waiting = until(&engine, 2).await;
+    let third = engine.create(request()).await.unwrap();
+    assert_eq!(sh(&third, "ls /tmp; ls -d /proc/[0-9]* | wc -l").await.lines().next_back().unwrap().len(), 1);
+    let after = until(&engine, 3).await;
+    assert!(waiting.iter().all(|pid| after.contains(pid)), "{waiting:?} {after:?}");
+    second.stop().await.unwrap();
+    third.stop().await.unwrap();
+    // The one that waits goes when nobody has asked for a while, and nothing of it stays.
+    until(&engine, 0).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(descriptors(), before);
+}
+
+#[tokio::test]
+async fn who_wants_none_begun_has_none() {
+    let engine = engine();
+    engine.prepare(&request(), 0).await.unwrap();
+    let sandboxes = [engine.create(request()).await.unwrap(), engine.create(request()).await.unwrap()];
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(children(engine.helper()).len(), sandboxes.len());
+}
+
 fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.contains("ringfence") && !stat.contains(") Z ")

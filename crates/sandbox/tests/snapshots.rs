@@ -54,7 +54,7 @@ async fn processes_are_not_carried_over() {
     let snapshot = first.freeze().await.unwrap();
     let second = fork(&engine, &snapshot).await;
     let seen = sh(&second, "ls -d /proc/[0-9]* | wc -l; ls /tmp/was-here").await;
-    // The guest, the command's keeper, the shell and its two children at most.
+    // The guest, the command's keeper, one that waits, the shell and its two children at most.
     assert!(seen.lines().next().unwrap().parse::<u32>().unwrap() <= 6 && seen.ends_with("was-here"), "{seen}");
 }
 

@@ -18,7 +18,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
 use super::home::{NEW_DEV, NEW_PROC, NEW_ROOT};
-use super::protocol::{Network, receive, send};
+use super::protocol::{Network, receive, receive_into, room, send};
 use super::{During as _, Trouble};
 use crate::capture;
 use crate::cgroups::Group;
@@ -193,10 +193,10 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
 }
 
 fn receive_tree(orders: &OwnedFd) -> io::Result<Vec<(String, OwnedFd)>> {
-    let mut tree = Vec::new();
+    let (mut tree, mut room) = (Vec::new(), room());
     loop {
         let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let (places, mounts) = receive::<Vec<String>>(orders)?.ok_or_else(ended)?;
+        let (places, mounts) = receive_into::<Vec<String>>(orders, &mut room)?.ok_or_else(ended)?;
         if places.is_empty() {
             return Ok(tree);
         }

@@ -15,6 +15,8 @@ use crate::cgroups::Limits;
 
 /// The longest record.
 const MAX_PACKET: usize = 64 << 10;
+/// Most records are an answer or a word, and fit into this.
+const SHORT: usize = 1 << 10;
 /// The most descriptors beside one.
 const MAX_DESCRIPTORS: usize = 4;
 
@@ -151,12 +153,24 @@ pub(crate) fn send(socket: impl AsFd, record: &impl Serialize, descriptors: &[Bo
     Ok(())
 }
 
-/// The next record and its descriptors; `None` at the end.
+/// Room for the longest record, to be used again and again: every page of it is touched when it is made.
+pub(crate) fn room() -> Box<[u8]> {
+    vec![0; MAX_PACKET].into_boxed_slice()
+}
+
+/// The next record and its descriptors, where it is a short one; `None` at the end.
 pub(crate) fn receive<R: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(R, Vec<OwnedFd>)>> {
-    let mut bytes = vec![0; MAX_PACKET];
+    receive_into(socket, &mut [0; SHORT])
+}
+
+/// The next record and its descriptors; `None` at the end. One that is longer than `bytes` is an error.
+pub(crate) fn receive_into<R: DeserializeOwned>(
+    socket: impl AsFd,
+    bytes: &mut [u8],
+) -> io::Result<Option<(R, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let message = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
     let descriptors = ancillary
         .drain()
         .filter_map(|message| match message {

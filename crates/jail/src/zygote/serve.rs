@@ -4,23 +4,19 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::create::{Kind, Sandbox, begin, finish};
 use super::home::Home;
 use super::prepared::Prepared;
-use super::protocol::{Changed, Reply, Request, receive, send};
+use super::protocol::{Changed, Reply, Request, receive_into, room, send};
 use super::{During as _, Trouble, snapshot};
 use crate::syscalls;
 
 /// Where whoever starts us leaves the runner's socket and the guest's program.
 const SOCKET: i32 = 3;
 const GUEST: i32 = 4;
-
-/// When nobody has asked for so long, somebody may be prepared. Whoever creates a sandbox often destroys one next, and
-/// should not have to wait for a third.
-const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// The zygote's whole life.
 pub fn main() -> ExitCode {
@@ -30,6 +26,7 @@ pub fn main() -> ExitCode {
         sandboxes: BTreeMap::new(),
         writers: Vec::new(),
         prepared: Prepared::default(),
+        room: room(),
     };
     while let Ok(Some(request)) = server.next(&socket) {
         let reply = match request {
@@ -74,6 +71,8 @@ struct Server {
     /// Children that write archives.
     writers: Vec<OwnedFd>,
     prepared: Prepared,
+    /// For requests.
+    room: Box<[u8]>,
 }
 
 impl Server {
@@ -85,11 +84,10 @@ impl Server {
                 self.sandboxes.values().map(|sandbox| PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)),
             );
             set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
-            let wait = if self.prepared.is_short() { Some(&IDLE) } else { None };
-            if poll(&mut set, wait)? == 0 {
+            if poll(&mut set, self.prepared.patience())? == 0 {
                 drop(set);
                 if let Ok(home) = &mut self.home {
-                    self.prepared.add(home);
+                    self.prepared.idle(home);
                 }
                 continue;
             }
@@ -111,7 +109,7 @@ impl Server {
                 self.destroy(id);
             }
             if asked {
-                return receive(socket);
+                return receive_into(socket, &mut self.room);
             }
         }
     }
@@ -144,6 +142,7 @@ impl Server {
             let blank = begin(home, &kind, &spec.name)?;
             finish(home, spec, control, blank)?
         };
+        self.prepared.note(&kind, &spec.name);
         let pid = sandbox.pid;
         self.sandboxes.insert(spec.id, sandbox);
         Ok((Reply::Created { pid }, listeners))
