@@ -1,7 +1,7 @@
 //! Takes secrets out of whatever is recorded or shown: logs, the audit chain, approvals, terminals, errors.
 //!
-//! By the name of a tool's argument; by value, in the encodings of [`forms`]; and by shape: tokens that look like nothing else
-//! ([`tokens`]), and what stands behind a telling name in a text ([`keyed`]). One pass, bounded memory, a constant time for
+//! By the name of a tool's argument; by value, in the encodings of `forms`; and by shape: tokens that look like nothing else
+//! (`tokens`), and what stands behind a telling name in a text (`keyed`). One pass, bounded memory, a constant time for
 //! each byte; [`Stream`] does the same for what arrives in chunks. How often is counted, what is never kept.
 
 mod bytes;
