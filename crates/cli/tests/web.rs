@@ -21,11 +21,11 @@ fn service() -> (u16, mpsc::Receiver<String>) {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut request = Vec::new();
-            let mut part = [0; 4096];
+            let mut buffer = [0; 4096];
             while !String::from_utf8_lossy(&request).contains("search_depth") {
-                let count = stream.read(&mut part).unwrap();
+                let count = stream.read(&mut buffer).unwrap();
                 assert!(count > 0);
-                request.extend_from_slice(&part[..count]);
+                request.extend_from_slice(&buffer[..count]);
             }
             heard.send(String::from_utf8(request).unwrap()).unwrap();
             let body = format!(
