@@ -212,7 +212,8 @@ impl Reader<'_> {
         self.space = false;
         let kept = self.out.trim_end_matches(' ').len();
         self.out.truncate(kept);
-        let there = self.out.len() - self.out.trim_end_matches('\n').len();
+        // Two are enough to know: there may be millions, and this is done for every tag.
+        let there = if self.out.ends_with("\n\n") { 2 } else { usize::from(self.out.ends_with('\n')) };
         if !self.out.is_empty() {
             self.out.push_str(&"\n\n"[..lines.saturating_sub(there)]);
         }
@@ -302,6 +303,9 @@ mod tests {
             repeated("<script>"),
             format!("<p {}>", repeated("a=b ")),
             format!("<p {}>", "a".repeat(LENGTH)),
+            format!("<pre>{}{}", "\n".repeat(LENGTH / 2), "<p>".repeat(LENGTH / 6)),
+            format!("<pre>{}{}", " ".repeat(LENGTH / 2), "<p> ".repeat(LENGTH / 8)),
+            format!("<a href=x>{}{}", "<pre> </pre>".repeat(LENGTH / 24), "<a>".repeat(LENGTH / 6)),
             "<".repeat(LENGTH),
             "\0".repeat(LENGTH),
         ] {

@@ -18,7 +18,7 @@ fn provider(declared: &str) -> SearchProvider {
     Document::parse("x", &text).unwrap().search.unwrap()
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "what is asked for a key may have none")]
+#[expect(clippy::unnecessary_wraps, reason = "an environment that has every variable")]
 fn key(variable: &str) -> Option<String> {
     Some(format!("value-of-{variable}"))
 }
