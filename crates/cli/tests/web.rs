@@ -31,9 +31,9 @@ fn service() -> (u16, mpsc::Receiver<String>) {
             let body = format!(
                 r#"{{"results": [{{"title": "Your key", "url": "https://a.example.org/?k={KEY}", "content": "is {KEY}"}}]}}"#
             );
-            let head =
+            let start =
                 format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-            stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes()).unwrap();
+            stream.write_all(format!("{start}Connection: close\r\n\r\n{body}").as_bytes()).unwrap();
         }
     });
     (port, asked)
