@@ -212,3 +212,132 @@ fn every_tool_under_every_profile_with_dev() {
 fn every_tool_under_every_profile_with_prod() {
     all("prod");
 }
+
+/// Numbers that are the same in every run (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % most).unwrap()
+    }
+
+    fn text(&mut self) -> String {
+        let odd = [
+            "",
+            "/repo/a",
+            "../../etc/passwd",
+            "/repo/\u{0}",
+            "a\nb",
+            "\u{202e}",
+            "-",
+            "~",
+            "true",
+            "\u{1b}[31m",
+            "http://",
+            "[",
+            "http://[::1]:0/",
+            "https://listed.example.org:99999/",
+            "file:///etc/passwd",
+            "ä".repeat(20).leak(),
+            "\\",
+            "{}",
+            "'",
+        ];
+        odd[self.below(odd.len() as u64)].to_owned()
+    }
+
+    fn value(&mut self, depth: u32) -> Value {
+        match self.below(if depth > 2 { 6 } else { 8 }) {
+            0 => Value::Null,
+            1 => json!(self.below(2) == 0),
+            2 => json!(i64::try_from(self.below(5)).unwrap() - 2),
+            3 => json!([i64::MAX, i64::MIN, 1 << 40][self.below(3)]),
+            4 => json!([0.5, -1e300, 3.0][self.below(3)]),
+            5 => json!(self.text()),
+            6 => Value::Array((0..self.below(4)).map(|_| self.value(depth + 1)).collect()),
+            _ => Value::Object((0..self.below(4)).map(|_| (self.text(), self.value(depth + 1))).collect()),
+        }
+    }
+
+    /// Arguments of a tool: mostly its own names, with whatever in them.
+    fn arguments(&mut self, case: &Case) -> Value {
+        let mut arguments = case.arguments.as_object().unwrap().clone();
+        for name in case.arguments.as_object().unwrap().keys() {
+            match self.below(4) {
+                0 => {}
+                1 => drop(arguments.remove(name)),
+                2 => drop(arguments.insert(name.clone(), json!(self.text()))),
+                _ => drop(arguments.insert(name.clone(), self.value(0))),
+            }
+        }
+        for name in ["offset", "limit", "view_range", "old_str", "insert_line", "replace_all", "path", "input"] {
+            if self.below(6) == 0 {
+                arguments.insert(name.to_owned(), self.value(0));
+            }
+        }
+        Value::Object(arguments)
+    }
+}
+
+#[test]
+fn random_arguments_through_a_whole_evaluation_are_answers() {
+    let place = tempfile::tempdir().unwrap();
+    let service = service();
+    let mut dice = Dice(7);
+    let cases = cases();
+    let tools: Vec<Value> = cases.iter().map(|case| declared(case, service)).collect();
+    let samples: Vec<Value> = (0..20)
+        .map(|id| {
+            let calls = (0..20).map(|_| {
+                let case = &cases[dice.below(cases.len() as u64 - 1)];
+                let name = if dice.below(20) == 0 { dice.text() } else { case.name.to_owned() };
+                let arguments = match dice.below(20) {
+                    0 => json!("{\"command\": oops"),
+                    1 => json!("[1, 2]"),
+                    _ => dice.arguments(case),
+                };
+                json!({"tool_calls": [{"name": if name.is_empty() { "none".into() } else { name }, "arguments": arguments}]})
+            });
+            let done = json!({"tool_calls": [{"name": "submit", "arguments": {"answer": "done"}}]});
+            let mock: Vec<Value> = calls.chain([done]).collect();
+            json!({"id": id, "input": "go", "target": "done", "mock": mock})
+        })
+        .collect();
+    let text = format!(
+        "{}limits: {{tool_timeout: 2}}\ntools: {}\ndataset: {}\nsolver: {{kind: agent, max_steps: 30}}\nscorer: includes\n",
+        head(0, 1, "ci"),
+        json!(tools),
+        json!(samples)
+    );
+    let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text)]);
+    assert_eq!(code, 0, "{result} {err}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let kinds = [
+        "parsing",
+        "timeout",
+        "unicode_decode",
+        "permission",
+        "file_not_found",
+        "is_a_directory",
+        "limit",
+        "unknown",
+        "sandbox_unavailable",
+    ];
+    let mut seen = std::collections::BTreeMap::<String, u32>::new();
+    for sample in log["samples"].as_array().unwrap() {
+        assert!(sample["error"].is_null(), "{}", sample["error"]);
+        let events = sample["events"].as_array().unwrap().iter().filter(|event| event["event"] == "tool");
+        assert_eq!(events.clone().count(), 21);
+        for event in events {
+            let kind = event["error"]["type"].as_str().unwrap_or("none");
+            assert!(kind == "none" || kinds.contains(&kind), "{event}");
+            assert!(!event["result"].as_str().unwrap().contains("panicked"), "{event}");
+            *seen.entry(kind.to_owned()).or_default() += 1;
+        }
+    }
+    // Both sorts are among them.
+    assert!(seen["none"] > 40 && seen["parsing"] > 40, "{seen:?}");
+}
