@@ -168,6 +168,12 @@ pub(crate) struct EvalArguments {
     /// The approval policy: ci, dev, prod or a file
     #[arg(long, value_parser = parse_approval)]
     pub(crate) approval: Option<Approval>,
+    /// Grant the agent an environment entry, NAME=VALUE; may be repeated. Its value is taken out of the log
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_entry)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Grant the entries of a file, NAME=VALUE in each line; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
     /// Only the first N samples, or those from N to M
     #[arg(long, value_name = "N|N-M")]
     pub(crate) limit: Option<Slice>,
@@ -251,6 +257,9 @@ pub(crate) struct RunArguments {
     /// Set an environment entry, NAME=VALUE; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_entry)]
     pub(crate) env: Vec<(String, String)>,
+    /// Set the entries of a file, NAME=VALUE in each line; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) env_file: Vec<PathBuf>,
     /// Memory of the sandbox, such as 512MiB
     #[arg(long)]
     pub(crate) memory: Option<Bytes>,

@@ -213,7 +213,7 @@ fn every_tool_under_every_profile_with_prod() {
     all("prod");
 }
 
-/// Numbers that are the same in every run (SplitMix64).
+/// Numbers that are the same in every run (`SplitMix64`).
 struct Dice(u64);
 
 impl Dice {

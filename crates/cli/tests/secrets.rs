@@ -15,6 +15,9 @@ use serde_json::json;
 const OWN: &str = "own/key \"quoted\" 8d1f77";
 /// Granted to the agent by the task.
 const GRANTED: &str = "granted+secret/with=odd&chars é 5521";
+/// Granted by the command line.
+const FROM_FILE: &str = "planted-in-a-file-9911";
+const BY_OPTION: &str = "planted-by-option-9912";
 /// Known by its shape only: in a file that the agent prints, and in what it says.
 const SHAPED: [&str; 3] = [
     "AKIAIOSFODNN7EXAMPLE",
@@ -106,7 +109,7 @@ fn task(approval: &str) -> String {
         // What the agent's environment and files hold, as they are and encoded.
         (
             "bash",
-            json!({"command": "printf %s \"$GRANTED\"; echo; printf %s \"$GRANTED\" | base64 -w0; echo; printf %s \"$GRANTED\" | od -An -tx1 | tr -d ' \\n'; cat /srv/notes; cat /srv/notes >&2; exit 3"}),
+            json!({"command": "printf '%s %s' \"$FROM_FILE\" \"$BY_OPTION\"; printf %s \"$GRANTED\"; echo; printf %s \"$GRANTED\" | base64 -w0; echo; printf %s \"$GRANTED\" | od -An -tx1 | tr -d ' \\n'; cat /srv/notes; cat /srv/notes >&2; exit 3"}),
         ),
         // What the model says itself.
         ("bash", json!({"command": format!("echo '{}'", all.replace('\'', ""))})),
@@ -132,7 +135,7 @@ fn task(approval: &str) -> String {
 fn all_secrets() -> Vec<String> {
     let mut secrets: Vec<String> = forms(OWN).into_iter().chain(forms(GRANTED)).collect();
     secrets.extend(SHAPED.map(str::to_owned));
-    secrets.push("by-name-only-4711".into());
+    secrets.extend([FROM_FILE, BY_OPTION, "by-name-only-4711"].map(str::to_owned));
     secrets.push("MIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Qu".into());
     secrets
 }
@@ -142,7 +145,10 @@ fn planted_secrets_are_in_no_log_no_chain_and_not_on_the_terminal() {
     for format in ["eval", "json"] {
         let place = tempfile::tempdir().unwrap();
         let path = write(place.path(), "task.yaml", &task("ci"));
-        let mut command = eval(place.path(), &[&path, "--log-format", format]);
+        let file = write(place.path(), "env", &format!("# keys\nFROM_FILE='{FROM_FILE}'\n"));
+        let option = format!("BY_OPTION={BY_OPTION}");
+        let granted = ["--env-file", &file, "--env", &option];
+        let mut command = eval(place.path(), &[&[path.as_str(), "--log-format", format], &granted[..]].concat());
         let output = command.env("SOME_API_KEY", OWN).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         let secrets = all_secrets();
@@ -153,8 +159,8 @@ fn planted_secrets_are_in_no_log_no_chain_and_not_on_the_terminal() {
         assert_absent("stderr", &output.stderr, &secrets);
         // It ran: what is no secret is there.
         let log = written(&place.path().join("logs"));
-        let any = log.iter().any(|(_, text)| String::from_utf8_lossy(text).contains("[REDACTED]"));
-        assert!(any);
+        let any = |what: &str| log.iter().any(|(_, text)| String::from_utf8_lossy(text).contains(what));
+        assert!(any("[REDACTED] [REDACTED]") && any("ringfence_redactions"));
     }
 }
 

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::Terminal;
 use super::eval_display::Shown;
-use super::{container, exec, images, input, plan};
+use super::{container, env_file, exec, images, input, plan};
 use crate::args::EvalArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -95,6 +95,9 @@ async fn interruptible(job: Job, shown: Arc<Shown>) -> Result<Evaluation, EvalFa
 fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle> {
     let parameters: BTreeMap<String, String> = arguments.parameter.iter().cloned().collect();
     let mut task = Task::load(Path::new(&arguments.task), &parameters)?;
+    task.document.environment.extend(env_file::read(&arguments.env_file)?);
+    let stated = arguments.env.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone())));
+    task.document.environment.extend(stated);
     task.apply(TaskOverrides {
         limit: arguments.limit,
         sample_ids: arguments.sample_id.clone(),

@@ -4,6 +4,7 @@ mod ask;
 mod choose;
 mod container;
 mod doctor;
+mod env_file;
 mod eval;
 mod eval_display;
 mod exec;

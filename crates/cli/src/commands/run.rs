@@ -12,7 +12,7 @@ use secrecy::SecretString;
 
 use super::images;
 use super::network::{Network, NetworkError};
-use super::{container, exec, input, plan, snapshots, stream};
+use super::{container, env_file, exec, input, plan, snapshots, stream};
 use crate::args::RunArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
@@ -106,6 +106,7 @@ fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
         Err(_) => input::document(&arguments.profile)?,
     };
     document.mounts.extend(arguments.mount.iter().cloned().map(Located::nowhere));
+    document.environment.extend(env_file::read(&arguments.env_file)?);
     document
         .environment
         .extend(arguments.env.iter().map(|(name, value)| (name.clone(), SecretString::from(value.clone()))));

@@ -1,7 +1,7 @@
 //! A plan as a page: what is enforced, granted, recorded, and what remains.
 
 use profile::plan::{Control, ZonePlan};
-use profile::{Egress, Explanation, Kind, Network, NetworkRules, Plan, Provider, Runs, Sensitivity, Unmet};
+use profile::{Egress, Explanation, Kind, NetworkRules, Plan, Provider, Runs, Sensitivity, Unmet};
 use serde_json::json;
 
 use crate::printer::{Look, Page, Printer, Span, plain, span};
@@ -74,12 +74,11 @@ fn page(plan: &Plan, required: &[Unmet]) -> Page {
     page
 }
 
-/// What `run` does today: the host's own process, and the embedded engine without a network.
+/// What `run` and `eval` do today: the host's own process, and the embedded engine.
 fn can_run(plan: &Plan) -> bool {
-    let nothing_leaves = plan.network.phases.values().all(|zone| zone.level == Network::N2);
     match plan.provider {
         Provider::Local => true,
-        Provider::Container => nothing_leaves,
+        Provider::Container => plan.services.is_empty(),
         Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => false,
     }
 }
