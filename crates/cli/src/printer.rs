@@ -137,6 +137,14 @@ fn speaks(character: char) -> bool {
         || matches!(character, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// Whether a character is not seen, or looks like a space and is none.
+fn is_unseen(character: char) -> bool {
+    matches!(
+        character,
+        '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}'
+    ) || matches!(character, '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' | '\u{fe00}'..='\u{fe0f}')
+}
+
 /// Whether a character may stand in an argument: everything but what speaks, and line breaks and tabs.
 pub(crate) fn is_text(character: char) -> bool {
     matches!(character, '\n' | '\t') || !speaks(character)
@@ -146,7 +154,7 @@ pub(crate) fn is_text(character: char) -> bool {
 pub(crate) fn sanitise(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
-        if speaks(character) {
+        if speaks(character) || is_unseen(character) {
             let _ = write!(clean, "{}", character.escape_unicode());
         } else {
             clean.push(character);

@@ -212,12 +212,16 @@ json.dump(answer, sys.stdout)
     let expected = [
         ("command", "modify"),
         ("command", "modify"),
+        ("bound", "reject"),
         ("command", "approve"),
         ("grant", "approve"),
         ("command", "approve"),
         ("command", "approve"),
+        ("bound", "reject"),
         ("command", "approve"),
+        ("bound", "reject"),
         ("command", "approve"),
+        ("bound", "reject"),
         ("command", "reject"),
     ];
     assert_eq!(decisions(&log), pairs(&expected));
@@ -225,7 +229,8 @@ json.dump(answer, sys.stdout)
     assert_eq!(first["modified"]["arguments"]["command"], "echo changed");
     // What ran is what stands in the log.
     assert_eq!(events(&log, "tool")[0]["arguments"]["command"], "echo changed");
-    assert_eq!(events(&log, "approval")[2]["metadata"]["bound"]["uses"], 2);
+    assert_eq!(events(&log, "approval")[3]["metadata"]["bound"]["uses"], 2);
+    assert_eq!(first["metadata"]["modified_hmac"].as_str().unwrap().len(), 64);
     // The same in the audit chain, with who, how long, and the arguments' HMAC.
     let chain = std::fs::read_dir(place.path().join("logs")).unwrap().map(|entry| entry.unwrap().path());
     let chain = chain.into_iter().find(|path| path.to_string_lossy().ends_with(".audit.jsonl")).unwrap();
@@ -235,7 +240,7 @@ json.dump(answer, sys.stdout)
         .map(|line| serde_json::from_str(line).unwrap())
         .filter(|line: &Value| line["kind"] == "approval")
         .collect();
-    assert_eq!(approvals.len(), 9);
+    assert_eq!(approvals.len(), 13);
     let data = &approvals[0]["data"]["data"];
     assert_eq!((data["approver"].as_str(), data["decision"].as_str()), (Some("command"), Some("modify")));
     assert!(
@@ -315,4 +320,90 @@ fn a_wrong_policy_says_where_and_what_to_do() {
     let (code, said, err) = ended(place.path(), &[&path]);
     assert_eq!(code, 2, "{said} {err}");
     assert!(format!("{said}{err}").contains("missing.yaml"), "{said} {err}");
+}
+
+#[test]
+fn what_ends_the_sample_ends_the_other_calls_of_its_step() {
+    let place = tempfile::tempdir().unwrap();
+    let policy = "approvers:\n- {name: auto, tools: bash, where: {command: {contains: stop}}, decision: terminate}\n- {name: auto, tools: bash}\n";
+    write(place.path(), "policy.yaml", policy);
+    let text = "name: parallel\nprofile: T0.H1.N2\napproval: policy.yaml\ntools: [bash, submit]\nlimits: {tool_timeout: 60}\n\
+        dataset: [{id: one, input: go, target: done}]\nsolver: agent\nscorer: includes\nmock:\n\
+        - tool_calls: [{name: bash, arguments: {command: sleep 50}}, {name: bash, arguments: {command: stop}}]\n";
+    let start = std::time::Instant::now();
+    let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", text)]);
+    assert_eq!(code, 0, "{err}");
+    assert!(start.elapsed() < std::time::Duration::from_secs(30));
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    assert_eq!(log["samples"][0]["limit"]["type"], "operator");
+    // A person who ends the sample is asked nothing more.
+    let text = text.replace("policy.yaml", "dev").replace("sleep 50", "echo one");
+    let mut terminal = Terminal::start(&eval(place.path(), &[&write(place.path(), "task.yaml", &text)]));
+    terminal.wait_for("is a no): ", 1);
+    terminal.write("t\n");
+    let (code, screen) = terminal.end();
+    assert_eq!((code, screen.matches("is a no): ").count()), (0, 1), "{screen}");
+}
+
+#[test]
+fn a_result_beside_an_error_is_reviewed_too() {
+    let place = tempfile::tempdir().unwrap();
+    let policy = "approvers: [{name: auto, tools: '*'}, {name: auto, on: result, tools: bash, decision: reject}]";
+    write(place.path(), "policy.yaml", policy);
+    let text = task("policy.yaml", &[bash("echo private-$((40+2)); sleep 30")])
+        .replace("solver: agent", "solver: agent\nlimits: {tool_timeout: 1}");
+    let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text)]);
+    assert_eq!(code, 0, "{err}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    assert_eq!(outcomes(&log), ["approval"]);
+    assert!(!log["samples"][0]["messages"].to_string().contains("private-42"));
+}
+
+#[test]
+fn conditions_are_held_against_what_is_meant() {
+    let place = tempfile::tempdir().unwrap();
+    let policy = "approvers:\n- {name: auto, tools: read_file, where: {file_path: {under: /repo/secret}}, decision: reject}\n\
+        - {name: auto, tools: read_file, where: {limit: {at_least: 100}}, decision: reject}\n- {name: auto, tools: '*'}\n";
+    write(place.path(), "policy.yaml", policy);
+    let paths = [
+        "/repo/secret/a",
+        "//repo/secret/a",
+        "/repo/./secret/a",
+        "secret/a",
+        "/repo/x/../secret/a",
+        "/repo/secret/../secret/a",
+    ];
+    let mut wanted: Vec<(&str, Value)> = paths.iter().map(|path| ("read_file", json!({"file_path": path}))).collect();
+    wanted.push(("read_file", json!({"file_path": "/repo/b", "limit": 500.0})));
+    wanted.push(("read_file", json!({"file_path": "/repo/b", "limit": 5})));
+    let text = task("policy.yaml", &wanted).replace("think, ", "think, read_file, ");
+    let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text)]);
+    assert_eq!(code, 0, "{err}");
+    let mut expected = vec!["approval"; 7];
+    expected.push("file_not_found");
+    assert_eq!(outcomes(&dump(place.path(), result["log"].as_str().unwrap())), expected);
+}
+
+#[test]
+fn waiting_at_the_same_time_is_counted_once() {
+    let place = tempfile::tempdir().unwrap();
+    let policy = "approvers: [{name: command, tools: bash, command: [sh, -c, 'sleep 0.5; echo \"{\\\"decision\\\": \\\"approve\\\"}\"'], timeout: 20}]";
+    write(place.path(), "policy.yaml", policy);
+    let calls = ["{name: bash, arguments: {command: \"true\"}}"; 8].join(", ");
+    let text = format!(
+        "name: waiting\nprofile: T0.H1.N2\napproval: policy.yaml\ntools: [bash, submit]\n\
+         dataset: [{{id: one, input: go, target: done}}]\nsolver: agent\nscorer: includes\nmock:\n\
+         - {{tool_calls: [{calls}]}}\n- {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}\n"
+    );
+    let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text)]);
+    assert_eq!(code, 0, "{err}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    assert_eq!(outcomes(&log), [""; 8], "{}", events(&log, "approval")[0]);
+    let sample = &log["samples"][0];
+    let (total, working) = (sample["total_time"].as_f64().unwrap(), sample["working_time"].as_f64().unwrap());
+    let longest = events(&log, "approval")
+        .iter()
+        .map(|one| one["metadata"]["milliseconds"].as_f64().unwrap())
+        .fold(0.0, f64::max);
+    assert!(total - working <= longest / 1000.0 + 0.3 && working > 0.0, "{total} {working} {longest}");
 }

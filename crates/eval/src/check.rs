@@ -1,6 +1,6 @@
 //! What can be said before anything starts: a solver that needs what the profile does not grant is refused.
 
-use profile::{Cause, Plan, Unmet};
+use profile::{Cause, Plan, Tooling, Unmet};
 
 use crate::run::granted;
 use crate::task::{Solver, Task};
@@ -10,10 +10,22 @@ use crate::tools::{SUBMIT, Tool};
 pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
     let mut unmet = Vec::new();
     let available = granted(&plan.affordances);
+    let works = task.solvers.iter().any(|solver| matches!(solver, Solver::Agent(_) | Solver::Iterative(_)));
+    let tools = plan.affordances.iter().filter(|affordance| affordance.kind == profile::Kind::Tool && works);
+    for affordance in tools.filter(|affordance| Tool::named(&affordance.name).is_none()) {
+        let reason = format!("the tool `{}` cannot be called by this version", affordance.name);
+        let hint = "remove it from `tools`: a log must not say that the agent had it";
+        unmet.push(Unmet::new(Cause::Contradiction, "tooling", reason).hint(hint));
+    }
     for solver in &task.solvers {
         if matches!(solver, Solver::Agent(_)) && !available.contains(&Tool::Submit) {
-            let reason = format!("an agent needs `{SUBMIT}`, which {} does not grant", plan.profile);
-            let hint = "choose a lower T, or the solver `generate`";
+            let withheld = plan.withheld.iter().any(|one| one.name == SUBMIT) || plan.profile.tooling == Tooling::T2;
+            let (reason, hint) = if withheld {
+                let reason = format!("an agent needs `{SUBMIT}`, which {} does not grant", plan.profile);
+                (reason, "choose a lower T, or the solver `generate`")
+            } else {
+                (format!("an agent needs `{SUBMIT}`, which the task's `tools` do not name"), "add it to `tools`")
+            };
             unmet.push(Unmet::new(Cause::Contradiction, "solver.agent", reason).hint(hint));
         }
         if solver.offers(Tool::WebSearch.name()) && available.contains(&Tool::WebSearch) && plan.search.is_none() {

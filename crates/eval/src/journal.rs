@@ -99,6 +99,10 @@ impl Journal {
         }
     }
 
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
     /// Without secrets: nothing is written before this.
     fn redacted(&self, what: What) -> What {
         if matches!(what, What::SpanBegin { .. } | What::SpanEnd { .. }) {

@@ -91,6 +91,11 @@ impl<'a> Fields<'a> {
         self.entries.iter().find(|(name, ..)| name == key).map(|(_, _, node)| node.place)
     }
 
+    /// The value of `key`, if it is there and was not taken yet.
+    pub fn node(&self, key: &str) -> Option<&Node> {
+        self.entries.iter().find(|(name, ..)| name == key).map(|(_, _, node)| node)
+    }
+
     /// Takes the value of `key`. A key without a value is an error: `tools:` left empty must not mean "the default set".
     pub fn take(&mut self, key: &str) -> Option<Node> {
         let index = self.entries.iter().position(|(name, ..)| name == key)?;

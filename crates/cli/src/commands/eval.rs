@@ -23,8 +23,30 @@ use crate::printer::{Look, Printer, plain, span};
 
 /// The key under which the audit chain tells arguments apart, so that somebody who has it can check.
 const AUDIT_KEY: &str = "RINGFENCE_AUDIT_KEY";
-/// How the names of variables end that hold keys.
-const KEY_NAMES: [&str; 6] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_PAT"];
+/// Parts of the names of variables that hold keys.
+const KEY_NAMES: [&str; 11] = [
+    "KEY",
+    "APIKEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PAT",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "WEBHOOK",
+];
+/// Parts of the names of variables that say where something is, not what.
+const PLACE_NAMES: [&str; 5] = ["FILE", "PATH", "DIR", "SOCK", "ID"];
+
+/// Whether a variable holds a key, by its name.
+fn names_a_key(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let has = |words: &[&str]| name.split('_').any(|part| words.contains(&part));
+    let ends = ["PASSWORD", "PASSWD", "_PWD", "_AUTH"].iter().any(|end| name.ends_with(end));
+    (has(&KEY_NAMES) || ends) && !has(&PLACE_NAMES)
+}
 
 enum Obstacle {
     Plan(plan::Obstacle),
@@ -137,6 +159,7 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
     let mut secrets = secrets(&task, &policy);
     secrets.extend(keys.values().map(|key| key.expose_secret().to_owned()));
     let redactor = Redactor::new(secrets, log::redact::KEYS);
+    nameless(&task, &redactor)?;
     let audit_key = std::env::var(AUDIT_KEY).ok().filter(|key| !key.is_empty()).map(SecretString::from);
     let facts = json!(facts);
     let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
@@ -183,13 +206,26 @@ fn policy(request: &Request, plan: &Plan, task: &Path) -> Result<Policy, Obstacl
     })
 }
 
+/// Names are in file names and in every line of the audit chain: none may be a secret.
+fn nameless(task: &Task, redactor: &Redactor) -> Result<(), Problems> {
+    let ids = task.dataset.samples.iter().map(|sample| sample.id.to_string());
+    let holds = |name: &String| matches!(redactor.text(name), std::borrow::Cow::Owned(_));
+    let problem = match std::iter::once(task.name.clone()).chain(ids).position(|name| holds(&name)) {
+        None => return Ok(()),
+        Some(0) => Problem::new("the task's name holds a secret"),
+        Some(number) => Problem::new(format!("the id of sample {number} holds a secret")),
+    };
+    let problem = problem.hint("give it another name: names are written everywhere");
+    Err(Problems { origin: task.origin.clone(), problems: vec![problem] })
+}
+
 /// What must not be written down: values that the task grants, what the policy's programs are given, and our own keys.
 fn secrets(task: &Task, policy: &Policy) -> Vec<String> {
     let granted = task.document.environment.values().map(|value| ExposeSecret::expose_secret(value).to_owned());
     let passed = policy.passes();
     let own = std::env::vars_os().filter_map(|(name, value)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-        let key = KEY_NAMES.iter().any(|end| name.to_ascii_uppercase().ends_with(end)) || passed.contains(&name);
+        let key = names_a_key(&name) || passed.contains(&name);
         key.then_some(value)
     });
     granted.chain(own).collect()

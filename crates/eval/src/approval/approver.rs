@@ -127,10 +127,19 @@ fn question(asked: &Asked<'_>, affordance: Option<&Affordance>, gate: &Gate) -> 
         Asked::Result { content, .. } => question["result"] = json!(content),
         Asked::Name(_) => {}
     }
-    redactor.value(&mut question);
-    // By value, not by name: whoever decides about a file must see what it is to hold.
+    seen(&mut question, redactor);
+    // Whoever decides must see what would be done: nothing but known secrets is taken out.
     let mut shown = Value::Object(arguments);
-    redactor.value(&mut shown);
+    seen(&mut shown, redactor);
     question["arguments"] = shown;
     question
+}
+
+fn seen(value: &mut Value, redactor: &log::Redactor) {
+    match value {
+        Value::String(text) => *text = redactor.seen(text).into_owned(),
+        Value::Array(items) => items.iter_mut().for_each(|item| seen(item, redactor)),
+        Value::Object(map) => map.values_mut().for_each(|item| seen(item, redactor)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }

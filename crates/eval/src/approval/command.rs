@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
@@ -88,8 +89,7 @@ async fn talk(child: &mut Child, question: &Value) -> std::io::Result<Vec<u8>> {
 }
 
 fn read(answer: &[u8]) -> Result<Answer, String> {
-    let value: Value = serde_json::from_slice(answer).map_err(|error| format!("its answer is not JSON: {error}"))?;
-    let Value::Object(fields) = value else { return Err("its answer is not an object".into()) };
+    let Fields(fields) = serde_json::from_slice(answer).map_err(|error| format!("its answer is not JSON: {error}"))?;
     if let Some(other) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
         let other: String = other.chars().take(64).collect();
         return Err(format!("its answer has an unknown field `{other}`; fields are {}", KEYS.join(", ")));
@@ -99,16 +99,54 @@ fn read(answer: &[u8]) -> Result<Answer, String> {
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(_) => Err(format!("`{key}` of its answer must be a text")),
     };
-    let decision = text("decision")?.ok_or("its answer has no `decision`")?.parse()?;
+    let decision: Decision = text("decision")?.ok_or("its answer has no `decision`")?.parse()?;
     let arguments = match fields.get("arguments") {
         None | Some(Value::Null) => None,
         Some(Value::Object(arguments)) => Some(arguments.clone()),
         Some(_) => return Err("`arguments` of its answer must be an object".into()),
     };
     let bound = fields.get("bound").filter(|bound| !bound.is_null()).map(Bound::read).transpose()?.unwrap_or_default();
+    let result = text("result")?;
+    // What an answer says beside its decision must be part of it: else it is not known what was meant.
+    if decision != Decision::Modify && (arguments.is_some() || result.is_some()) {
+        return Err("`arguments` and `result` are for the decision `modify`".into());
+    }
+    if decision == Decision::Modify && arguments.is_some() == result.is_some() {
+        return Err("the decision `modify` needs `arguments` for a call, or `result` for a result".into());
+    }
+    if bound != Bound::default() && !matches!(decision, Decision::Approve | Decision::Modify) {
+        return Err("`bound` is for approvals".into());
+    }
     let explanation = text("explanation")?.unwrap_or_else(|| "it gave no reason".into());
     let explanation = explanation.chars().take(2000).collect();
-    Ok(Answer { decision, explanation, arguments, result: text("result")?, bound })
+    Ok(Answer { decision, explanation, arguments, result, bound })
+}
+
+/// An object in which nothing is said twice.
+struct Fields(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Once;
+        impl<'de> Visitor<'de> for Once {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("one object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Fields, A::Error> {
+                let mut fields = Map::new();
+                while let Some((key, value)) = entries.next_entry::<String, Value>()? {
+                    if fields.insert(key, value).is_some() {
+                        return Err(Error::custom("a field is there twice"));
+                    }
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Once)
+    }
 }
 
 #[cfg(test)]
@@ -130,7 +168,11 @@ mod tests {
         for (script, why) in [
             ("exit 3", "ended with"),
             ("echo yes", "not JSON"),
-            ("echo '[]'", "not an object"),
+            ("echo '[]'", "one object"),
+            (r#"echo '{"decision": "modify"}'"#, "needs `arguments`"),
+            (r#"echo '{"decision": "approve", "arguments": {"command": "x"}}'"#, "are for the decision"),
+            (r#"echo '{"decision": "reject", "decision": "approve"}'"#, "twice"),
+            (r#"echo '{"decision": "reject", "bound": {"uses": 2}}'"#, "for approvals"),
             (r#"echo '{"decision": "sure"}'"#, "not a decision"),
             (r#"echo '{"decision": "approve", "bond": {}}'"#, "unknown field"),
             (r#"echo '{"decision": "approve", "bound": {"uses": 0}}'"#, "uses"),

@@ -1,6 +1,7 @@
 //! The chain at work in one sample: asks in order, writes every decision down, and says what may be done.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use jiff::Timestamp;
@@ -12,12 +13,14 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Decided, Decision};
 use super::approver::{Asked, ask};
+use super::bound::Bound;
+use super::clock::{Clock, Working};
 use super::parse::matches;
 use super::permit::{Grants, Key, Permit};
 use super::person::Person;
 use super::policy::{On, Policy, Rule};
 use crate::journal::Journal;
-use crate::tools::Tool;
+use crate::tools::{Arguments, Tool};
 
 /// What all samples of an evaluation share.
 pub(crate) struct Context {
@@ -35,6 +38,9 @@ pub(crate) struct Gate {
     pub(super) epoch: u32,
     journal: Journal,
     grants: Grants,
+    /// Somebody has ended the sample: nobody is asked any more.
+    over: AtomicBool,
+    clock: Clock,
 }
 
 /// What was decided about a call.
@@ -59,12 +65,40 @@ pub(crate) enum Review {
     Terminated(String),
 }
 
+/// A path as the file tools read it: relative to their root, without `.`, `..` and empty parts.
+fn resolved(path: &str, root: &str) -> String {
+    let whole = if path.starts_with('/') { path.to_owned() } else { format!("{root}/{path}") };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in whole.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 /// The longest words of a model that stand beside a decision.
 const MOST_SAID: usize = 400;
 
 impl Gate {
     pub(crate) fn new(keeper: Arc<Context>, plan: Arc<Plan>, sample: Value, epoch: u32, journal: Journal) -> Self {
-        Self { keeper, plan, sample, epoch, journal, grants: Grants::default() }
+        Self {
+            keeper,
+            plan,
+            sample,
+            epoch,
+            journal,
+            grants: Grants::default(),
+            over: AtomicBool::new(false),
+            clock: Clock::default(),
+        }
+    }
+
+    /// A call is under way until what this returns is dropped.
+    pub(crate) fn working(&self) -> Working<'_> {
+        self.clock.working(&self.journal)
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -86,13 +120,28 @@ impl Gate {
         format!("{tool} {shown}")
     }
 
+    /// The arguments as the tool will take them: numbers as whole ones, paths without detours. Else a condition could be
+    /// got around by another spelling.
+    fn meant(&self, tool: Tool, call: &ToolCall) -> Map<String, Value> {
+        let mut meant = tool.check(call).map_or_else(|_| call.arguments.clone(), Arguments::into_map);
+        let is_path =
+            |name: &str| name == "file_path" || (name == "path" && matches!(tool, Tool::Ls | Tool::TextEditor));
+        for (name, value) in &mut meant {
+            if let (true, Value::String(path)) = (is_path(name), &*value) {
+                *value = Value::from(resolved(path, &self.plan.file_tools.root));
+            }
+        }
+        meant
+    }
+
     /// Asks whether a sound call may be made.
     pub(crate) async fn call(&self, tool: Tool, call: &ToolCall, said: &str) -> Ruling {
         let asked = Asked::Call { tool, call, said };
+        let meant = self.meant(tool, call);
         let of_call = |rule: &Rule| {
             rule.on == On::Call
                 && rule.tools.iter().any(|pattern| matches(pattern, tool.name()))
-                && rule.wheres.iter().all(|one| one.holds(&call.arguments))
+                && rule.wheres.iter().all(|one| one.holds(&meant))
         };
         let (rule, answer) = self.chain(&asked, call, of_call).await;
         match answer.decision {
@@ -104,27 +153,37 @@ impl Gate {
 
     /// An approval holds for the call as it will be made, within its bound.
     fn approved(&self, rule: usize, tool: Tool, call: &ToolCall, answer: Answer) -> Ruling {
+        let asked = call;
         let mut call = call.clone();
-        if let (Decision::Modify, Some(arguments)) = (answer.decision, answer.arguments) {
-            call.arguments = arguments;
+        match (answer.decision, answer.arguments) {
+            (Decision::Modify, Some(arguments)) => call.arguments = arguments,
+            (Decision::Modify, None) => return self.exceeded(asked, "modified, and nobody said how".into()),
+            _ => {}
         }
         if let Err(error) = tool.check(&call) {
-            return Ruling::Rejected(format!("the arguments that were approved are none: {}", error.message));
+            return self.exceeded(asked, format!("the arguments that were approved are none: {}", error.message));
         }
         if let Err(why) = answer.bound.holds(tool, &call.arguments, Timestamp::now()) {
-            return Ruling::Rejected(why);
+            return self.exceeded(asked, why);
         }
         self.grants.keep(rule, tool, &call, &answer.bound, &self.keeper.key);
         let permit = Permit::new(tool, &call, answer.bound, &self.keeper.key);
         Ruling::Approved { call, permit: Box::new(permit) }
     }
 
+    /// An approval that does not hold for the call is a no, and is written down as one.
+    fn exceeded(&self, call: &ToolCall, why: String) -> Ruling {
+        self.refuse(call, "bound", &why);
+        Ruling::Rejected(why)
+    }
+
     /// Asks whether the model may see a result; nobody to ask about it is a yes.
     pub(crate) async fn result(&self, tool: Tool, call: &ToolCall, content: &str) -> Review {
+        let meant = self.meant(tool, call);
         let of_result = |rule: &Rule| {
             rule.on == On::Result
                 && rule.tools.iter().any(|pattern| matches(pattern, tool.name()))
-                && rule.wheres.iter().all(|one| one.holds(&call.arguments))
+                && rule.wheres.iter().all(|one| one.holds(&meant))
         };
         if !self.keeper.policy.rules.iter().any(of_result) {
             return Review::Shown;
@@ -157,29 +216,37 @@ impl Gate {
     /// One approver after the other; the first decision that is not to escalate counts, and none is a no. Returns which
     /// rule that was.
     async fn chain(&self, asked: &Asked<'_>, call: &ToolCall, fits: impl Fn(&Rule) -> bool) -> (usize, Answer) {
+        let (rule, answer) = self.asked_in_turn(asked, call, fits).await;
+        if answer.decision == Decision::Terminate {
+            self.over.store(true, Ordering::SeqCst);
+        } else if self.over.load(Ordering::SeqCst) {
+            // Another call of the same step has ended the sample meanwhile: whatever was said about this one comes too late.
+            return (rule, Answer::new(Decision::Terminate, "the sample was ended"));
+        }
+        (rule, answer)
+    }
+
+    async fn asked_in_turn(&self, asked: &Asked<'_>, call: &ToolCall, fits: impl Fn(&Rule) -> bool) -> (usize, Answer) {
+        if self.over.load(Ordering::SeqCst) {
+            return (usize::MAX, Answer::new(Decision::Terminate, "the sample was ended"));
+        }
         for (index, rule) in self.keeper.policy.rules.iter().enumerate().filter(|(_, rule)| fits(rule)) {
             let start = Instant::now();
             let granted = match asked {
                 Asked::Call { tool, .. } => self.grants.take(index, *tool, call, &self.keeper.key),
                 _ => None,
             };
-            let (approver, answer) = match granted {
-                Some(bound) => {
-                    let answer = Answer::new(Decision::Approve, format!("{} granted it before", rule.approver.name()));
-                    // It stands already: this is one of its uses, not another grant.
-                    (
-                        "grant".to_owned(),
-                        Answer {
-                            bound: super::bound::Bound { uses: None, until: None, again: false, ..bound },
-                            ..answer
-                        },
-                    )
-                }
-                None => (rule.approver.name().to_owned(), ask(&rule.approver, asked, self).await),
+            let (approver, answer) = if let Some(bound) = granted {
+                // It stands already: this is one of its uses, not another grant.
+                let bound = Bound { uses: None, until: None, again: false, ..bound };
+                let explanation = format!("{} granted it before", rule.approver.name());
+                ("grant", Answer { bound, ..Answer::new(Decision::Approve, explanation) })
+            } else {
+                let _waiting = self.clock.waiting(&self.journal);
+                (rule.approver.name(), ask(&rule.approver, asked, self).await)
             };
             let latency = start.elapsed();
-            self.journal.waited(latency);
-            let decided = Decided { approver, answer, latency };
+            let decided = Decided { approver: approver.to_owned(), answer, latency };
             self.record(asked, call, &decided);
             if decided.answer.decision != Decision::Escalate {
                 return (index, decided.answer);
@@ -193,7 +260,7 @@ impl Gate {
 
     fn record(&self, asked: &Asked<'_>, call: &ToolCall, decided: &Decided) {
         let said = match asked {
-            Asked::Call { said, .. } => said.chars().take(MOST_SAID).collect(),
+            Asked::Call { said, .. } => self.keeper.redactor.text(said).chars().take(MOST_SAID).collect(),
             _ => String::new(),
         };
         let on = match asked {
@@ -208,6 +275,9 @@ impl Gate {
         let answer = &decided.answer;
         if let Some(bound) = answer.bound.to_json() {
             metadata.insert("bound".into(), bound);
+        }
+        if let Some(arguments) = &answer.arguments {
+            metadata.insert("modified_hmac".into(), json!(self.keeper.key.tag(&call.function, arguments)));
         }
         let modified =
             answer.arguments.as_ref().map(|arguments| ToolCall { arguments: arguments.clone(), ..call.clone() });

@@ -6,6 +6,7 @@
 mod answer;
 mod approver;
 mod bound;
+mod clock;
 mod command;
 mod gate;
 mod parse;

@@ -91,6 +91,7 @@ fn approvers(name: &str, fields: &mut Fields<'_>, on: On) -> Vec<Approver> {
             vec![Approver::Auto(decision.map_or(Decision::Approve, |decision| decision.value))]
         }
         "human" => {
+            nonempty(fields, "choices");
             let choices = if fields.has("choices") {
                 let choices = fields.list("choices").into_iter();
                 let choices =
@@ -134,6 +135,14 @@ fn approvers(name: &str, fields: &mut Fields<'_>, on: On) -> Vec<Approver> {
     }
 }
 
+/// An empty list reads like none, and would mean something else.
+pub(super) fn nonempty(fields: &mut Fields<'_>, key: &str) {
+    let empty = fields.node(key).is_some_and(|node| matches!(&node.value, Value::List(items) if items.is_empty()));
+    if let Some(place) = fields.place_of(key).filter(|_| empty) {
+        fields.complaints().add(Problem::at(place, format!("`{key}` is empty")).hint("fill it in, or remove the key"));
+    }
+}
+
 fn time(fields: &mut Fields<'_>, default: Duration) -> Duration {
     let Some(Located { value, place }) = fields.parsed::<profile::Millis>("timeout") else { return default };
     let time = Duration::from_millis(value.0);
@@ -161,6 +170,9 @@ fn tools(fields: &mut Fields<'_>, declared: &[String], on: On) -> Vec<String> {
         Value::List(nodes) => nodes,
         value => vec![Node { place: node.place, value }],
     };
+    if nodes.is_empty() {
+        complaints.add(Problem::at(node.place, "`tools` is empty, so the approver would never be asked"));
+    }
     let mut known: Vec<String> = standard_tools().map(|tool| tool.name).collect();
     known.extend_from_slice(declared);
     let mut patterns = Vec::new();
@@ -185,6 +197,7 @@ fn hosts(fields: &mut Fields<'_>, on: On) -> Vec<HostPattern> {
         complaints
             .add(Problem::at(place, "`hosts` is for `on: egress`").hint("use where: {url: {host: […]}} for calls"));
     }
+    nonempty(fields, "hosts");
     let hosts = fields.list("hosts").into_iter().filter_map(|node| {
         profile::source::parsed::<HostPattern>(node, "hosts", complaints, |error| Some(error.hint().to_owned()))
     });

@@ -5,6 +5,7 @@ use profile::{HostPattern, Place, Problem};
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use super::parse::nonempty;
 use super::words::simple;
 use crate::tools::{Kind, Tool};
 
@@ -94,6 +95,10 @@ pub(super) fn read(node: Node, tools: &[Tool], complaints: &Complaints) -> Vec<P
         complaints.add(Problem::at(place, "`where` must be a mapping of arguments to conditions").hint(hint));
         return Vec::new();
     };
+    if entries.is_empty() {
+        complaints
+            .add(Problem::at(place, "`where` is empty, so it would hold always").hint("fill it in, or remove it"));
+    }
     let mut predicates = Vec::new();
     for (key, node) in entries {
         let place = key.place;
@@ -123,6 +128,12 @@ fn check(predicate: &Predicate, tools: &[Tool], place: Place, complaints: &Compl
         return false;
     }
     let fits = parameters.any(|parameter| predicate.test.fits(parameter.kind));
+    let others = tools.iter().any(|tool| *tool != Tool::Bash && tool.parameters().iter().any(|one| one.name == name));
+    if matches!(predicate.test, Test::Program(_)) && others {
+        let message = "`program` can be held against the `command` of `bash` alone";
+        complaints.add(Problem::at(place, message).hint("write tools: bash"));
+        return false;
+    }
     if !fits {
         let message = format!("this condition cannot be held against `{name}`, which is of another type");
         complaints.add(Problem::at(place, message).hint("texts: equals, one_of, starts_with, contains, matches, under, program, host; numbers: equals, at_least, at_most; truths: equals"));
@@ -139,6 +150,9 @@ fn tests(node: Node, complaints: &Complaints) -> Vec<Test> {
         return tests;
     }
     let Some(mut fields) = Fields::open(node, "a condition", KEYS, complaints) else { return tests };
+    for list in ["one_of", "program", "host"] {
+        nonempty(&mut fields, list);
+    }
     if let Some(node) = fields.take("equals") {
         tests.extend(equals(&node, complaints));
     }
@@ -147,11 +161,19 @@ fn tests(node: Node, complaints: &Complaints) -> Vec<Test> {
     }
     tests.extend(fields.text("starts_with").map(|text| Test::StartsWith(text.value)));
     tests.extend(fields.text("contains").map(|text| Test::Contains(text.value)));
-    tests.extend(fields.text("under").map(|text| Test::Under(text.value)));
+    if let Some(under) = fields.text("under") {
+        if !under.value.starts_with('/') {
+            let message = format!("`under: {}` is not an absolute path", under.value);
+            complaints.add(Problem { place: under.place, message, hint: Some("write under: /repo/docs".into()) });
+        }
+        tests.push(Test::Under(under.value));
+    }
     if let Some(text) = fields.text("matches") {
+        // By itself first: `x)|(.*` would be one only within what is put around it.
+        let alone = Regex::new(&text.value);
         // Held against all of the text: a condition that is met somewhere in it is met by anything around it.
         let whole = format!(r"\A(?:{})\z", text.value);
-        match regex::RegexBuilder::new(&whole).size_limit(MOST_EXPRESSION).build() {
+        match alone.and_then(|_| regex::RegexBuilder::new(&whole).size_limit(MOST_EXPRESSION).build()) {
             Ok(expression) => tests.push(Test::Matches(expression)),
             Err(error) => complaints.add(Problem::at(
                 text.place.unwrap_or(place),

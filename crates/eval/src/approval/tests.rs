@@ -54,7 +54,7 @@ fn conditions_are_held_against_arguments() {
         bash("{matches: 'ls .*'}", "ls a") && !bash("{matches: 'ls'}", "ls; rm x") && !bash("{matches: 'a|ls'}", "xls")
     );
     assert!(bash("{starts_with: ls, contains: x}", "ls x") && !bash("{starts_with: ls, contains: x}", "ls y"));
-    assert!(bash("{one_of: [a, b]}", "b") && !bash("{one_of: []}", "b"));
+    assert!(bash("{one_of: [a, b]}", "b"));
     let path = |path: &str| holds("{file_path: {under: /repo}}", "read_file", json!({"file_path": path}));
     assert!(path("/repo/a") && !path("/repository") && !path("/repo/../etc") && !path("/repo") && !path("repo/a"));
     let url = |url: &str| holds("{url: {host: ['*.example.org']}}", "web_fetch", json!({"url": url}));
@@ -101,6 +101,16 @@ fn an_approver_without_tools_or_with_others_keys_is_wrong() {
         "approvers: [{name: auto, tools: bash, where: [a]}]",
         "approvers: [{name: auto, tools: bash, where: {command: {}}}]",
         "approvers: [{name: auto, tools: bash, where: {command: {host: ['1.2.3.4:5']}}}]",
+        "approvers: [{name: auto, tools: []}]",
+        "approvers: [{name: auto, tools: bash, where: {}}]",
+        "approvers: [{name: human, tools: bash, choices: []}]",
+        "approvers: [{name: auto, on: egress, hosts: []}]",
+        "approvers: [{name: auto, tools: bash, where: {command: {one_of: []}}}]",
+        "approvers: [{name: auto, tools: bash, where: {command: {program: []}}}]",
+        "approvers: [{name: auto, tools: bash, where: {command: {matches: 'x)|(?:.*'}}}]",
+        "approvers: [{name: auto, tools: read_file, where: {file_path: {under: ''}}}]",
+        "approvers: [{name: auto, tools: bash_session, where: {input: {program: [ls]}}}]",
+        "approvers: [{name: auto, tools: '*', where: {command: {program: [ls]}}}]",
     ] {
         assert!(policy(wrong).is_err(), "{wrong}");
     }

@@ -1,5 +1,7 @@
 //! What a person is shown of a call: without secrets, in lines, and never more than can be read.
 
+use std::borrow::Cow;
+
 use log::Redactor;
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
@@ -28,6 +30,8 @@ pub enum Mark {
 pub struct View {
     /// Line by line.
     pub lines: Vec<(Mark, String)>,
+    /// Whether a secret was taken out.
+    hidden: bool,
 }
 
 /// The most lines that are shown.
@@ -59,13 +63,24 @@ pub(super) fn of_call(tool: Tool, arguments: &Map<String, Value>, redactor: &Red
         }
         Tool::TextEditor => {
             view.line(Mark::Label, &format!("{} {}", text("command"), text("path")), redactor);
+            // Whatever is not shown by its meaning is shown by its name.
+            let mut shown = vec!["command", "path"];
             match text("command") {
-                "create" => view.block(Mark::Added, text("file_text"), redactor),
-                "str_replace" => view.difference(text("old_str"), text("new_str"), redactor),
-                "insert" => view.block(Mark::Added, text("insert_text"), redactor),
+                "create" => {
+                    view.block(Mark::Added, text("file_text"), redactor);
+                    shown.push("file_text");
+                }
+                "str_replace" => {
+                    view.difference(text("old_str"), text("new_str"), redactor);
+                    shown.extend(["old_str", "new_str"]);
+                }
+                "insert" => {
+                    let name = if arguments.contains_key("insert_text") { "insert_text" } else { "new_str" };
+                    view.block(Mark::Added, text(name), redactor);
+                    shown.push(name);
+                }
                 _ => {}
             }
-            let shown = ["command", "path", "file_text", "old_str", "new_str", "insert_text"];
             view.rest(arguments, &shown, redactor);
         }
         _ => view.rest(arguments, &[], redactor),
@@ -82,12 +97,19 @@ pub(super) fn of_result(result: &str, redactor: &Redactor) -> View {
 
 /// A name that a sandbox wants to reach.
 pub(super) fn of_name(name: &str) -> View {
-    View { lines: vec![(Mark::Command, name.to_owned())] }
+    View { lines: vec![(Mark::Command, name.to_owned())], hidden: false }
 }
 
 impl View {
+    /// Without secrets, and with everything that could do something.
+    fn without_secrets<'a>(&mut self, text: &'a str, redactor: &Redactor) -> Cow<'a, str> {
+        let seen = redactor.seen(text);
+        self.hidden |= matches!(seen, Cow::Owned(_));
+        seen
+    }
+
     fn line(&mut self, mark: Mark, text: &str, redactor: &Redactor) {
-        let text = redactor.text(text);
+        let text = self.without_secrets(text, redactor);
         let length = text.chars().count();
         let mut line: String = text.chars().take(LONGEST).collect();
         if length > LONGEST {
@@ -98,19 +120,19 @@ impl View {
 
     /// All of it is redacted before it is cut into lines: a secret may have several.
     fn block(&mut self, mark: Mark, text: &str, redactor: &Redactor) {
-        let text = redactor.text(text);
+        let text = self.without_secrets(text, redactor);
         for line in text.split('\n') {
             // One more than is shown, so that it is known that something is missing.
             if self.lines.len() > MOST_LINES {
                 self.lines.push((mark, String::new()));
                 continue;
             }
-            self.line(mark, line.strip_suffix('\r').unwrap_or(line), redactor);
+            self.line(mark, line, redactor);
         }
     }
 
     fn difference(&mut self, old: &str, new: &str, redactor: &Redactor) {
-        let (old, new) = (redactor.text(old), redactor.text(new));
+        let (old, new) = (self.without_secrets(old, redactor), self.without_secrets(new, redactor));
         if old.len() + new.len() > MOST_COMPARED {
             self.block(Mark::Removed, &old, redactor);
             self.block(Mark::Added, &new, redactor);
@@ -122,18 +144,17 @@ impl View {
                 ChangeTag::Insert => Mark::Added,
                 ChangeTag::Delete => Mark::Removed,
             };
-            self.line(mark, change.value().trim_end_matches(['\n', '\r']), redactor);
+            self.line(mark, change.value().trim_end_matches('\n'), redactor);
         }
     }
 
     /// Arguments that were not shown otherwise: none is hidden.
     fn rest(&mut self, arguments: &Map<String, Value>, shown: &[&str], redactor: &Redactor) {
-        let mut rest: Map<String, Value> = arguments
+        let rest: Map<String, Value> = arguments
             .iter()
             .filter(|(name, _)| !shown.contains(&name.as_str()))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        redactor.arguments(&mut rest);
         for (name, value) in &rest {
             match value {
                 Value::String(text) => self.block(Mark::Plain, &format!("{name}: {text}"), redactor),
@@ -143,6 +164,9 @@ impl View {
     }
 
     fn close(mut self) -> Self {
+        if self.hidden {
+            self.lines.insert(0, (Mark::Note, "secrets are not shown: [REDACTED] stands for each".into()));
+        }
         let hidden = self.lines.len().saturating_sub(MOST_LINES);
         if hidden > 0 {
             self.lines.truncate(MOST_LINES);
@@ -173,6 +197,7 @@ mod tests {
             json!({"file_path": "/a", "old_string": "one\ntwo\nkey=hunter2hunter2\n", "new_string": "one\nthree\nkey=hunter2hunter2\n", "replace_all": true}),
         );
         let expected = [
+            (Mark::Note, "secrets are not shown: [REDACTED] stands for each"),
             (Mark::Label, "/a"),
             (Mark::Plain, "one"),
             (Mark::Removed, "two"),
@@ -181,6 +206,21 @@ mod tests {
             (Mark::Plain, "replace_all: true"),
         ];
         assert_eq!(lines, expected.map(|(mark, text)| (mark, text.to_owned())));
+    }
+
+    #[test]
+    fn nothing_that_does_something_is_hidden() {
+        let run = "true Cookie: a=b;echo one; password=\"$(two)\"; true ?token=$(three)";
+        assert_eq!(view(Tool::Bash, json!({"command": run})), [(Mark::Command, run.to_owned())]);
+        for name in ["insert_text", "new_str"] {
+            let lines =
+                view(Tool::TextEditor, json!({"command": "insert", "path": "/a", "insert_line": 0, name: "evil"}));
+            assert!(lines.contains(&(Mark::Added, "evil".into())), "{lines:?}");
+        }
+        let both = json!({"command": "insert", "path": "/a", "insert_line": 0, "insert_text": "x", "new_str": "other"});
+        assert!(view(Tool::TextEditor, both).contains(&(Mark::Plain, "new_str: other".into())));
+        let lines = view(Tool::TextEditor, json!({"command": "view", "path": "/a", "file_text": "odd"}));
+        assert!(lines.contains(&(Mark::Plain, "file_text: odd".into())), "{lines:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A model that works with tools, one step after the other, until it submits.
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use log::message::{ChatMessage, Said, ToolCall, ToolResult};
 
 use super::one_call::one;
@@ -61,11 +63,11 @@ pub(super) async fn step(
     state: &mut State,
 ) -> Result<Option<String>, Stop> {
     let said = state.output.as_ref().map(|output| output.completion.clone()).unwrap_or_default();
-    let made = calls.iter().enumerate().map(|(place, call)| one(work, tools, call, &said, place));
-    let made: Vec<Result<Called, Stop>> = futures_util::future::join_all(made).await;
+    let (made, stopped) = together(work, tools, &calls, &said).await;
     let mut submitted = None;
     for (call, called) in calls.into_iter().zip(made) {
-        let called = called?;
+        // What was under way when the sample was ended has given nothing.
+        let Some(called) = called else { continue };
         state.tool_calls += 1;
         work.counters.add_tool_call();
         let (died, ends) = (called.died, called.ends);
@@ -85,5 +87,27 @@ pub(super) async fn step(
             return Err(Stop::Failed(format!("the sandbox is gone: {message}")));
         }
     }
-    Ok(submitted)
+    stopped.map_or(Ok(submitted), Err)
+}
+
+/// Makes calls at the same time, until all are made or one of them ends the sample: then the others are given up.
+async fn together(
+    work: &Work<'_>,
+    tools: &[Tool],
+    calls: &[ToolCall],
+    said: &str,
+) -> (Vec<Option<Called>>, Option<Stop>) {
+    let mut made: Vec<Option<Called>> = calls.iter().map(|_| None).collect();
+    let mut under_way: FuturesUnordered<_> = calls
+        .iter()
+        .enumerate()
+        .map(|(place, call)| async move { (place, one(work, tools, call, said, place).await) })
+        .collect();
+    while let Some((place, called)) = under_way.next().await {
+        match called {
+            Ok(called) => made[place] = Some(called),
+            Err(stop) => return (made, Some(stop)),
+        }
+    }
+    (made, None)
 }

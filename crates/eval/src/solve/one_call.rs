@@ -23,6 +23,7 @@ pub(super) async fn one(
     place: usize,
 ) -> Result<Called, Stop> {
     let start = Instant::now();
+    let _working = work.gate.working();
     let before = work.journal.waited_so_far();
     let (made, called) = attempt(work, tools, wanted, said, place).await?;
     let working = start.elapsed().saturating_sub(work.journal.waited_so_far().saturating_sub(before));
@@ -85,8 +86,9 @@ async fn attempt(
         key: work.gate.key(),
     };
     let called = call(&approved, tools, &hands).await;
-    // An answer is the sample's own, and what failed has shown nothing.
-    let reviewed = if tool == Tool::Submit || called.error.is_some() {
+    // An answer is the sample's own, and an error that is only that shows nothing; one of a command may stand beside output.
+    let only_an_error = called.error.as_ref().is_some_and(|error| error.message == called.content);
+    let reviewed = if tool == Tool::Submit || only_an_error {
         called
     } else {
         match work.gate.result(tool, &approved, &called.content).await {

@@ -28,7 +28,7 @@ pub(crate) use files::{Files, Looks};
 pub(crate) use web::Search;
 pub use web::{Keys, MissingKey};
 
-pub(crate) use schema::Kind;
+pub(crate) use schema::{Arguments, Kind};
 
 /// The tool by which an agent says that it has finished.
 pub(crate) const SUBMIT: &str = "submit";

@@ -1,5 +1,6 @@
 //! Commands and code in the sandbox.
 
+use log::Redactor;
 use log::event::What;
 use log::message::{ToolError, ToolErrorKind};
 use sandbox::{Exec, FailureKind, Outcome, Overflow, Sandbox, SessionError, User};
@@ -39,7 +40,8 @@ async fn run(sandbox: &Sandbox, argv: Vec<String>, input: &str, hands: &Hands<'_
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let (out, err) = (text(&completed.stdout), text(&completed.stderr));
             let separator = if err.is_empty() || err.ends_with('\n') { "" } else { "\n" };
-            let mut called = cut(format!("{err}{separator}{out}"), manner.output, completed.truncated);
+            let mut called =
+                cut(format!("{err}{separator}{out}"), manner.output, completed.truncated, journal.redactor());
             let code = match completed.outcome {
                 Outcome::Exited(code) => i64::from(code),
                 Outcome::Signalled(signal) => 128 + i64::from(signal),
@@ -84,8 +86,9 @@ pub(super) fn failed(error: &SessionError) -> Called {
     Called { died, ..Called::failed(ToolError { kind, message: error.to_string() }) }
 }
 
-/// Keeps the beginning and the end, and says that something is missing.
-pub(super) fn cut(text: String, limit: usize, tail_only: bool) -> Called {
+/// Keeps the beginning and the end, and says that something is missing. No part of a secret is left at a cut: in the log
+/// nothing would find it any more.
+pub(super) fn cut(text: String, limit: usize, tail_only: bool, redactor: &Redactor) -> Called {
     let length = text.len();
     if length <= limit && !tail_only {
         return Called::said(text);
@@ -94,6 +97,8 @@ pub(super) fn cut(text: String, limit: usize, tail_only: bool) -> Called {
     let ceil = |at: usize| (at..=length).find(|at| text.is_char_boundary(*at)).unwrap_or(length);
     let half = limit / 2;
     let (begin, end) = (floor(half), ceil(length.saturating_sub(half)));
+    let begin = redactor.split_by(&text, begin).map_or(begin, |(start, _)| floor(start));
+    let end = redactor.split_by(&text, end).map_or(end, |(_, past)| ceil(past)).max(begin);
     let (content, kept) = if length <= limit {
         (format!("[… the beginning is missing]\n{text}"), length)
     } else {
@@ -110,11 +115,25 @@ mod tests {
 
     #[test]
     fn long_output_is_cut_in_the_middle_and_says_so() {
-        let called = cut("ä".repeat(1000), 101, false);
+        let none = Redactor::new([""; 0], [""; 0]);
+        let called = cut("ä".repeat(1000), 101, false, &none);
         let (before, after) = called.truncated.unwrap_or_default();
         assert_eq!(before, 2000);
         assert!(after <= 101 && called.content.contains("bytes are missing"), "{}", called.content);
-        assert_eq!(cut("short".into(), 100, false).truncated, None);
-        assert!(cut("end".into(), 100, true).content.starts_with("[… the beginning is missing]"));
+        assert_eq!(cut("short".into(), 100, false, &none).truncated, None);
+        assert!(cut("end".into(), 100, true, &none).content.starts_with("[… the beginning is missing]"));
+    }
+
+    #[test]
+    fn no_part_of_a_secret_is_left_at_a_cut() {
+        let redactor = Redactor::new(["plainsecret0123456789z"], [""; 0]);
+        for lead in 20..70 {
+            let text = format!("{}plainsecret0123456789z{}", "-".repeat(lead), "=".repeat(200));
+            let shown = cut(text, 100, false, &redactor).content;
+            assert!(shown.contains("plainsecret0123456789z") || !shown.contains("plains"), "{shown}");
+            let text = format!("{}plainsecret0123456789z{}", "-".repeat(200), "=".repeat(lead));
+            let shown = cut(text, 100, false, &redactor).content;
+            assert!(shown.contains("plainsecret0123456789z") || !shown.contains("6789z"), "{shown}");
+        }
     }
 }

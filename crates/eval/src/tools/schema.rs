@@ -70,6 +70,11 @@ impl Arguments {
         }
     }
 
+    /// All of them, as they were understood.
+    pub(crate) fn into_map(self) -> Map<String, Value> {
+        self.0
+    }
+
     /// A text that is there: empty where it was not given.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.maybe_text(name).unwrap_or_default()

@@ -19,6 +19,10 @@ const SCHEMES: [&str; 8] = ["basic", "bearer", "token", "apikey", "bot", "negoti
 pub(super) enum Source {
     Text,
     Arguments,
+    /// What an agent runs: nothing is taken out by the name before it, since that would hide whatever follows.
+    Executed,
+    /// What somebody must see before they say yes to it: only values that are known, and tokens that are letters alone.
+    Seen,
 }
 
 /// The names that are looked for: small letters, `_`.

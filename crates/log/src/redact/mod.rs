@@ -50,6 +50,9 @@ pub const KEYS: [&str; 14] = [
     "proxy_authorization",
 ];
 
+/// How far around a cut secrets are looked for.
+pub const AROUND: usize = 8 << 10;
+
 /// How often something was taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
@@ -124,6 +127,12 @@ impl Redactor {
         self.written(text, Source::Text)
     }
 
+    /// The same for somebody who must see what would be done: values that are known and tokens are taken out, and nothing
+    /// that could hide a command.
+    pub fn seen<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.written(text, Source::Seen)
+    }
+
     fn written<'a>(&self, text: &'a str, source: Source) -> Cow<'a, str> {
         match self.whole(text.as_bytes(), source) {
             None => Cow::Borrowed(text),
@@ -132,6 +141,22 @@ impl Redactor {
                 String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
             ),
         }
+    }
+
+    /// The secret that a cut at this place would leave a part of, as its beginning and end; within [`AROUND`] bytes.
+    pub fn split_by(&self, text: &str, cut: usize) -> Option<(usize, usize)> {
+        let from = cut.saturating_sub(AROUND);
+        let around = text.as_bytes().get(from..text.len().min(cut + AROUND))?;
+        let places = Scan::new(Source::Text).places(self, around);
+        // Those that touch are one.
+        let mut found: Option<(usize, usize)> = None;
+        for (start, end) in places.into_iter().map(|(start, end)| (start + from, end + from)) {
+            if start < cut && cut < end {
+                let (first, last) = found.unwrap_or((start, end));
+                found = Some((first.min(start), last.max(end)));
+            }
+        }
+        found
     }
 
     /// The same for bytes that need not be text.
@@ -203,6 +228,7 @@ impl Redactor {
                 }
                 (Where::Anything, Value::String(text)) if key == "arguments" => self.unread(text),
                 (Where::Anything, value) if key == "arguments" => self.walk(value, Where::Arguments),
+                (place, Value::String(text)) if is_run(key, place) => self.string(text, Source::Executed),
                 (place, value) => self.walk(value, place),
             }
         }
@@ -220,6 +246,11 @@ impl Redactor {
             }
         }
     }
+}
+
+/// Whether what stands under this key is run: a log must show what was done.
+fn is_run(key: &str, place: Where) -> bool {
+    key == "cmd" || (place == Where::Arguments && matches!(key, "command" | "code" | "input"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -70,6 +70,19 @@ impl Scan {
         }
     }
 
+    /// Where secrets stand in a whole text, in no order.
+    pub(super) fn places(mut self, redactor: &Redactor, text: &[u8]) -> Vec<(usize, usize)> {
+        loop {
+            let to = text.len().min(self.values.min(self.patterns) + BLOCK);
+            self.find_values(redactor, text, to, true);
+            self.find_patterns(redactor, text, to, true);
+            if to == text.len() {
+                self.found_values.append(&mut self.found_patterns);
+                return self.found_values;
+            }
+        }
+    }
+
     /// What is left when nothing more comes.
     pub(super) fn finish(&mut self, text: &[u8], out: &mut Vec<u8>) {
         if self.done < text.len() {
@@ -133,10 +146,11 @@ impl Scan {
                 return;
             };
             self.patterns = at;
-            let keyed = match mask & SEPARATOR {
-                0 => Found::Nothing,
-                _ => redactor.keys.judge(text, at, last, self.source),
+            let keyed = match (mask & SEPARATOR, self.source) {
+                (0, _) | (_, Source::Executed | Source::Seen) => Found::Nothing,
+                (_, source) => redactor.keys.judge(text, at, last, source),
             };
+            let mask = if self.source == Source::Seen { mask & !*tokens::HIDING } else { mask };
             let (found, tally) = match keyed {
                 Found::Nothing => (tokens::judge(text, at, mask, last), &redactor.tally.patterns),
                 keyed => (keyed, &redactor.tally.keys),

@@ -467,3 +467,31 @@ fn ten_thousand_secrets_and_secrets_of_one_letter_are_no_trouble() {
     assert_eq!(redactor.text(&format!("b{}b", "a".repeat(1_000_000))), "b[REDACTED]b");
     assert_eq!(redactor.text(&"aaaaab".repeat(100_000)), "aaaaab".repeat(100_000));
 }
+
+#[test]
+fn what_is_run_cannot_be_hidden_behind_a_name() {
+    let redactor = Redactor::new(["known-value-123"], KEYS);
+    let run =
+        "true Cookie: a=b;echo one; password=\"$(two)\"; true ?token=$(three) known-value-123 AKIAIOSFODNN7EXAMPLE";
+    let shown = "true Cookie: a=b;echo one; password=\"$(two)\"; true ?token=$(three) [REDACTED] [REDACTED]";
+    assert_eq!(redactor.seen(run), shown);
+    let mut event = json!({"cmd": run, "arguments": {"command": run, "other": "Cookie: a=b"}});
+    redactor.value(&mut event);
+    assert_eq!(event, json!({"cmd": shown, "arguments": {"command": shown, "other": "Cookie: [REDACTED]"}}));
+    // Neither behind a key that is none, nor in the password of an address.
+    for whole in ["-----BEGIN PRIVATE KEY-----\nVersion: $(rm)\n-----END", "http://a:$(rm)@b/"] {
+        assert_eq!(redactor.seen(whole), whole);
+    }
+}
+
+#[test]
+fn a_cut_through_a_secret_is_found() {
+    let redactor = redactor(&["plainsecret0123456789"]);
+    let text = format!("{}plainsecret0123456789{}", "a ".repeat(9000), "b ".repeat(9000));
+    for cut in 0..text.len() {
+        let inside = (18_001..18_021).contains(&cut);
+        if inside || cut % 997 == 0 || cut.abs_diff(18_010) < 20 {
+            assert_eq!(redactor.split_by(&text, cut), inside.then_some((18_000, 18_021)), "{cut}");
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! The shapes of well-known tokens. Precision comes first: each has a beginning that nothing else has, stands where a word
 //! begins, and is as long as it must be.
 
+use std::sync::LazyLock;
+
 use super::bytes::{self, ALPHANUMERIC, BASE64, CAPITAL, USERINFO, WORD};
 use super::tail::Tail;
 
@@ -75,6 +77,12 @@ pub(super) const RULES: [(&str, Rest); 41] = [
     ("LS0tLS1CRUdJTi", Rest::EncodedPrivateKey),
     ("://", Rest::UrlPassword),
 ];
+
+/// Rules by which more than letters and digits is taken out: whoever writes the text could hide something there.
+pub(super) static HIDING: LazyLock<u64> = LazyLock::new(|| {
+    let hiding = |(_, rest): &(&str, Rest)| matches!(rest, Rest::PrivateKey | Rest::UrlPassword);
+    RULES.iter().enumerate().filter(|(_, rule)| hiding(rule)).fold(0, |mask, (index, _)| mask | 1 << index)
+});
 
 /// Longer heads of web tokens are not taken for such.
 const LONGEST_HEAD: usize = 1024;

@@ -84,7 +84,7 @@ pub(super) async fn call(tool: Tool, arguments: &Arguments, sandbox: Option<&San
     };
     let mut work = Work { disk, history, rules };
     match tokio::time::timeout(hands.manner.timeout, work.act(tool, arguments)).await {
-        Ok(Ok(said)) => cut(said, hands.manner.output, false),
+        Ok(Ok(said)) => cut(said, hands.manner.output, false, hands.journal.redactor()),
         Ok(Err(failed)) => Called { died: failed.died, ..Called::failed(failed.error) },
         Err(_) => {
             let seconds = hands.manner.timeout.as_secs_f64();

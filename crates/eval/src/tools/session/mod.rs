@@ -97,11 +97,16 @@ async fn work(
     hands: &Hands<'_>,
 ) -> Result<Called, SessionError> {
     let manner = &hands.manner;
+    let mut restarted = "A new shell waits for input.";
     if let Some(old) = slot.take_if(|_| action == Action::Restart) {
         match old.ended() {
             Some(End::Gone(error @ SessionError::Died(_))) => return Err(error),
+            // It had ended by itself: what it left behind is nobody's, and lives on.
             Some(_) => {}
-            None => old.stop().await?,
+            None => {
+                old.stop().await?;
+                restarted = "A new shell waits for input; what the old one ran has been ended.";
+            }
         }
     }
     let live = match slot {
@@ -114,7 +119,7 @@ async fn work(
         None => {}
     }
     if action == Action::Restart {
-        return Ok(Called::said("A new shell waits for input; what the old one ran has been ended."));
+        return Ok(Called::said(restarted));
     }
     let read = action == Action::Read;
     let mut since = live.since(read);
@@ -143,7 +148,8 @@ async fn work(
         0 => String::new(),
         dropped => format!("[… {dropped} bytes before this were not kept]\n"),
     };
-    let mut called = run::cut(format!("{unread}{missing}{}", shown.text), manner.output, false);
+    let mut called =
+        run::cut(format!("{unread}{missing}{}", shown.text), manner.output, false, hands.journal.redactor());
     if shown.dropped > 0 {
         let whole = u64::try_from(shown.text.len()).unwrap_or(u64::MAX).saturating_add(shown.dropped);
         let kept = called.truncated.map_or(whole - shown.dropped, |(_, kept)| kept);

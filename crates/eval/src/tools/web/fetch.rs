@@ -50,7 +50,7 @@ pub(in crate::tools) async fn fetch(url: &str, sandbox: &Sandbox, hands: &Hands<
             event["final_url"] = json!(last.as_str());
             event["characters"] = json!(page.text.chars().count());
             let title = if page.title.is_empty() { String::new() } else { format!("Title: {}\n", page.title) };
-            cut(format!("{title}URL: {last}\n\n{}", page.text), hands.manner.output, false)
+            cut(format!("{title}URL: {last}\n\n{}", page.text), hands.manner.output, false, hands.journal.redactor())
         }
         Err(Refused::Told(Refusal(kind, message))) => {
             event["error"] = json!(message);

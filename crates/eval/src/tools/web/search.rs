@@ -75,7 +75,7 @@ pub(in crate::tools) async fn search(query: &str, hands: &Hands<'_>) -> Called {
     }));
     match asked {
         Ok(found) if found.is_empty() => Called::said("Nothing was found."),
-        Ok(found) => cut(shown(&found), hands.manner.output, false),
+        Ok(found) => cut(shown(&found), hands.manner.output, false, hands.journal.redactor()),
         Err(Trouble { kind, message, .. }) => Called::error(kind, message),
     }
 }
