@@ -118,9 +118,9 @@ fn small_steps_run_commands_only_when_asked() {
             .collect();
         assert_eq!(offered.contains(&"bash"), ran, "{offered:?}");
         assert!(offered.contains(&"todo_write") && !offered.contains(&"submit"), "{offered:?}");
-        // Every call was put to somebody.
+        // Every call that can be made was put to somebody.
         let tools = events(&log, "tool");
-        assert_eq!((tools.len(), events(&log, "approval").len()), (5, 5));
+        assert_eq!((tools.len(), events(&log, "approval").len()), (5, if ran { 5 } else { 4 }));
         let bash = tools.iter().find(|tool| tool["function"] == "bash").unwrap();
         assert_eq!((bash["result"] == "42\n", bash["error"]["type"] == "parsing"), (ran, !ran), "{bash}");
         assert_eq!(said(&log, "iterative")[0]["ended"], "steps");
