@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eval::task::{Task, TaskOverrides};
-use eval::{EvalFailure, Evaluation, FailOn, Job, Person, Policy, PolicyError, Settings, Surroundings};
+use eval::{Chosen, EvalFailure, Evaluation, FailOn, Job, Person, Policy, PolicyError, Settings, Surroundings};
 use image::{ImageError, Opened};
 use log::{Redactor, Status};
 use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Source};
@@ -43,6 +43,10 @@ pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|(job, image)| {
         if job.redactor.too_short() > 0 {
             let text = ": a granted environment value is too short to be taken out of the log";
+            printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
+        }
+        if !job.model.unsent().is_empty() {
+            let text = format!(": {} does not take {}", job.model.name(), job.model.unsent().join(", "));
             printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -102,8 +106,8 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         model: arguments.model.clone(),
         ..TaskOverrides::default()
     })?;
-    let model = task.model.clone().unwrap_or_else(|| eval::DEFAULT_MODEL.into());
-    eval::check_model(&model).map_err(|error| {
+    let model = task.model.as_deref().unwrap_or(eval::DEFAULT_MODEL);
+    let model = Chosen::find(model, &task.generate).map_err(|error| {
         let problem = Problem::new(error.to_string()).hint(error.hint());
         Problems { origin: task.origin.clone(), problems: vec![problem] }
     })?;
@@ -127,7 +131,7 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
     };
     let revision = revision(Path::new(&arguments.task));
     let policy = policy(&request, &plan, Path::new(&arguments.task))?;
-    let redactor = Redactor::new(secrets(&task, &policy), log::redact::KEYS);
+    let redactor = Redactor::new(secrets(&task, &policy, &model), log::redact::KEYS);
     let audit_key = std::env::var(AUDIT_KEY).ok().filter(|key| !key.is_empty()).map(SecretString::from);
     let facts = json!(facts);
     let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
@@ -174,7 +178,7 @@ fn policy(request: &Request, plan: &Plan, task: &Path) -> Result<Policy, Obstacl
 }
 
 /// What must not be written down: values that the task grants, what the policy's programs are given, and our own keys.
-fn secrets(task: &Task, policy: &Policy) -> Vec<String> {
+fn secrets(task: &Task, policy: &Policy, model: &Chosen) -> Vec<String> {
     let granted = task.document.environment.values().map(|value| ExposeSecret::expose_secret(value).to_owned());
     let passed = policy.passes();
     let own = std::env::vars_os().filter_map(|(name, value)| {
@@ -182,7 +186,8 @@ fn secrets(task: &Task, policy: &Policy) -> Vec<String> {
         let key = KEY_NAMES.iter().any(|end| name.to_ascii_uppercase().ends_with(end)) || passed.contains(&name);
         key.then_some(value)
     });
-    granted.chain(own).collect()
+    // A key may be from a file.
+    granted.chain(own).chain(model.secrets()).collect()
 }
 
 fn planned(

@@ -90,7 +90,7 @@ fn read_message(node: Node, complaints: &Complaints) -> Option<ChatMessage> {
     }
     let (role, content) = (fields.text("role"), fields.text("content"));
     fields.close();
-    let (role, content) = (role?, content?.value);
+    let (role, content) = (role?, content?.value.into());
     let source = Some("input".to_owned());
     match role.value.as_str() {
         "system" => Some(ChatMessage::System(Said { id: None, content, source })),
