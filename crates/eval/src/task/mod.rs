@@ -7,6 +7,7 @@ mod amounts;
 mod base;
 mod check;
 mod columns;
+mod content;
 mod dataset;
 mod files;
 mod generate;
