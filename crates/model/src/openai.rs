@@ -241,3 +241,39 @@ fn usage(used: Used) -> Usage {
         ..Usage::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::GenerateConfig;
+
+    #[test]
+    fn the_longest_answer_has_two_names_and_thoughts_stay_where_they_are_known() {
+        let config = GenerateConfig { max_tokens: Some(9), ..GenerateConfig::default() };
+        let thought = Part::Reasoning(Reasoning { reasoning: "hm".into(), ..Reasoning::default() });
+        let answer = |content: Vec<Part>| {
+            ChatMessage::Assistant(Reply {
+                id: None,
+                content: content.into(),
+                source: None,
+                tool_calls: None,
+                model: None,
+            })
+        };
+        let messages = [
+            ChatMessage::user("a"),
+            answer(vec![thought.clone(), Part::said("b")]),
+            ChatMessage::user("c"),
+            answer(vec![thought, Part::said("d")]),
+        ];
+        let request =
+            Request { messages: &messages, tools: &[], tool_choice: &ToolChoice::Auto, config: &config, scope: "" };
+        let own = body("m", &request, Server::OpenAi).unwrap();
+        assert_eq!((&own["max_completion_tokens"], &own["max_tokens"]), (&json!(9), &Value::Null));
+        assert_eq!(own["messages"][3], json!({"role": "assistant", "content": "d"}));
+        let other = body("m", &request, Server::Compatible).unwrap();
+        assert_eq!((&other["max_completion_tokens"], &other["max_tokens"]), (&Value::Null, &json!(9)));
+        assert_eq!(other["messages"][1], json!({"role": "assistant", "content": "b"}));
+        assert_eq!(other["messages"][3], json!({"role": "assistant", "content": "d", "reasoning_content": "hm"}));
+    }
+}

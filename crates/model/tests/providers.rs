@@ -183,7 +183,9 @@ async fn reasons_to_stop_are_told_apart() {
     ];
     for (api, reasons) in table {
         for (reason, expected) in reasons {
-            let (answer, _) = exchange(api, Next::Reply(fake::stopped(api, reason))).await;
+            let reply = fake::stopped(api, reason);
+            let next = if *expected == Unknown { Next::Odd(reply) } else { Next::Reply(reply) };
+            let (answer, _) = exchange(api, next).await;
             assert_eq!(answer.unwrap().output.choices[0].stop_reason, *expected, "{api:?} {reason}");
         }
     }
@@ -192,7 +194,7 @@ async fn reasons_to_stop_are_told_apart() {
 #[tokio::test]
 async fn arguments_that_are_no_json_are_the_models_mistake() {
     for api in Api::ALL {
-        let (answer, _) = exchange(api, Next::Reply(fake::wrong_arguments(api))).await;
+        let (answer, _) = exchange(api, Next::Odd(fake::wrong_arguments(api))).await;
         let answer = answer.unwrap();
         let call = &reply(&answer).tool_calls.as_ref().unwrap()[0];
         assert!(call.parse_error.as_ref().unwrap().contains("not a JSON object"), "{api:?}: {call:?}");

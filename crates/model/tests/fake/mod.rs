@@ -12,6 +12,7 @@ mod responses;
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ impl Api {
 #[derive(Debug, Clone)]
 pub(crate) enum Next {
     Reply(Value),
+    /// A reply that no sound server gives.
+    Odd(Value),
     Status(u16, Vec<(&'static str, String)>, Value),
     /// These bytes as the body of a good reply.
     Body(Vec<u8>),
@@ -167,6 +170,7 @@ fn serve(api: Api, mut stream: TcpStream, state: &Mutex<State>, pace: Duration) 
             Api::Anthropic => anthropic::check(&asked),
             Api::Google => google::check(&asked),
         };
+        let number = keep("requests", api, COUNT.fetch_add(1, Ordering::Relaxed), &asked.body);
         let next = {
             let mut state = lock(state);
             state.requests.push(asked.body);
@@ -181,12 +185,29 @@ fn serve(api: Api, mut stream: TcpStream, state: &Mutex<State>, pace: Duration) 
                 Next::Status(400, Vec::new(), told)
             }
         };
+        if let Next::Reply(body) = &next {
+            keep("replies", api, number, body);
+        }
         std::thread::sleep(pace);
         lock(state).under_way -= 1;
         if !answer(&mut stream, next) {
             return;
         }
     }
+}
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Writes down what was said, for `sdk_types.py`, where the lane wants it.
+fn keep(kind: &str, api: Api, number: usize, body: &Value) -> usize {
+    let text = body.to_string();
+    if let Some(place) = std::env::var_os("RINGFENCE_MODEL_DUMP").filter(|_| text.len() < 1 << 20) {
+        let directory = std::path::Path::new(&place).join(kind);
+        std::fs::create_dir_all(&directory).unwrap();
+        let name = format!("{}-{}-{number}.json", api.name(), std::process::id());
+        std::fs::write(directory.join(name), text).unwrap();
+    }
+    number
 }
 
 /// Whether the connection goes on.
@@ -196,7 +217,7 @@ fn answer(stream: &mut TcpStream, next: Next) -> bool {
     };
     let mut write = |bytes: &[u8]| stream.write_all(bytes).is_ok();
     match next {
-        Next::Reply(body) => {
+        Next::Reply(body) | Next::Odd(body) => {
             let body = body.to_string();
             write(head(200, body.len(), "").as_bytes()) && write(body.as_bytes())
         }
