@@ -202,6 +202,18 @@ lane_inspect() {
     tests 'logs that Inspect opens' env RINGFENCE_INSPECT_VENV="$venv" cargo test --release -p log@0.1.0 --test inspect
     check 'evaluations whose logs Inspect opens' inspect_evals "$venv"
     check "requests and replies by the providers' own types" sdk_types "$venv"
+    check 'answers of models elsewhere, in logs that Inspect opens' model_logs "$venv"
+}
+
+# model_logs VENV: thoughts, images, usage and cost, read back by Inspect.
+model_logs() {
+    local place status=0
+    place=$(mktemp -d)
+    RINGFENCE_MODEL_LOGS=$place cargo test --release --quiet -p ringfence --test models || status=1
+    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 6 || status=1
+    PATH="$1/bin:$PATH" "$1/bin/python" crates/log/tests/inspect_check.py schema "$place" || status=1
+    rm -rf "$place"
+    return $status
 }
 
 # sdk_types VENV: what the tests of models send and hear, held against the providers' own libraries.

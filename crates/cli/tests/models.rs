@@ -36,6 +36,15 @@ fn run(place: &Path, api: Api, fake: &Fake, task: &str, more: &[&str]) -> (i32, 
     (output.status.code().unwrap(), serde_json::from_str(&said).unwrap_or(Value::Null), messages.into_owned())
 }
 
+/// Copies logs to where the lane `inspect` looks at them.
+fn keep(directory: &Path) {
+    let Some(place) = std::env::var_os("RINGFENCE_MODEL_LOGS") else { return };
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, Path::new(&place).join(path.file_name().unwrap())).unwrap();
+    }
+}
+
 /// What is on both streams.
 fn said(output: &std::process::Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
@@ -90,6 +99,7 @@ fn a_model_elsewhere_solves_a_task_with_real_tools() {
         assert!(last.contains("42\\n") || last.contains("42\\\\n"), "{last}");
         assert!(last.contains("two"), "{last}");
         assert_without_key(&place.path().join("logs"));
+        keep(&place.path().join("logs"));
         let log = dump(place.path(), result["log"].as_str().unwrap());
         let spec = &log["eval"];
         assert_eq!(spec["model"], format!("{}/test", api.name()));
@@ -209,4 +219,5 @@ fn images_prices_and_kept_answers() {
     assert_eq!(fake.requests().len(), 1);
     assert_eq!(fake.requests()[0]["messages"][0]["content"][1]["source"]["media_type"], "image/png");
     assert_without_key(&place.path().join("logs"));
+    keep(&place.path().join("logs"));
 }

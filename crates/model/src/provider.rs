@@ -202,7 +202,81 @@ pub(crate) fn is_this_machine(url: &Url) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
     use super::*;
+
+    /// JSON of the words that replies are made of, in any order and depth.
+    fn json_like_replies() -> impl Strategy<Value = Value> {
+        const WORDS: [&str; 26] = [
+            "choices",
+            "message",
+            "content",
+            "tool_calls",
+            "function",
+            "arguments",
+            "name",
+            "usage",
+            "output",
+            "type",
+            "text",
+            "thinking",
+            "tool_use",
+            "reasoning",
+            "summary",
+            "function_call",
+            "candidates",
+            "parts",
+            "functionCall",
+            "args",
+            "finishReason",
+            "stop",
+            "annotations",
+            "status",
+            "incomplete_details",
+            "{\"a\": 1",
+        ];
+        let word = || (0..WORDS.len()).prop_map(|index| WORDS[index]);
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            word().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(6, 60, 5, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::vec((word(), inner), 0..5).prop_map(|entries| {
+                    Value::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+                }),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_reply_is_read_without_harm(reply in json_like_replies()) {
+            let shapes = [
+                reply.clone(),
+                json!({"choices": [{"message": reply}]}),
+                json!({"choices": [{"message": {"tool_calls": [{"function": {"name": "f", "arguments": reply}}]}}]}),
+                json!({"content": [reply], "output": [reply], "candidates": [{"content": {"parts": [reply]}}]}),
+                json!({"content": reply, "output": reply, "candidates": reply, "usage": reply, "usageMetadata": reply}),
+            ];
+            for shape in shapes {
+                for provider in providers() {
+                    if let Ok(reading) = provider.read(shape.clone()) {
+                        let output = reading.into_output("a/b");
+                        // What was read is written into logs, and read from there again.
+                        let written = serde_json::to_value(&output).unwrap();
+                        prop_assert_eq!(serde_json::from_value::<crate::Output>(written).unwrap(), output);
+                    }
+                }
+            }
+        }
+    }
 
     fn address(base: &str, plain: bool) -> Option<String> {
         let environment = |name: &str| match name {

@@ -117,18 +117,19 @@ impl Remote {
     /// Asks until there is an answer, or no hope or no time is left.
     async fn ask(&self, body: &str) -> Result<Answer, ModelError> {
         let start = Instant::now();
-        let total = self.settings.timing.total;
-        let (mut waited, mut attempts) = (Duration::ZERO, 0);
+        let (mut queued, mut waited, mut attempts) = (Duration::ZERO, Duration::ZERO, 0);
         loop {
-            let queued = Instant::now();
+            let came = Instant::now();
             let permit = self.limiter.acquire().await;
-            waited += queued.elapsed();
+            // The queue is of our own making: whoever stands in it for long loses nothing of its time.
+            queued += came.elapsed();
+            let left = || (self.settings.timing.total + queued).saturating_sub(start.elapsed());
             attempts += 1;
             let sent = Instant::now();
-            let error = match self.once(body, total.saturating_sub(start.elapsed())).await {
+            let error = match self.once(body, left()).await {
                 Ok(output) => {
                     permit.succeeded();
-                    return Ok(Answer { output, waited, attempts });
+                    return Ok(Answer { output, waited: waited + queued, attempts });
                 }
                 Err(error) => error,
             };
@@ -137,8 +138,7 @@ impl Remote {
                 // Waiting for a repetition is no reason to hold others up.
                 _ => drop(permit),
             }
-            let left = total.saturating_sub(start.elapsed());
-            match retry::next(&error, attempts, left, &self.settings.backoff, retry::random()) {
+            match retry::next(&error, attempts, left(), &self.settings.backoff, retry::random()) {
                 Some(wait) => {
                     waited += sent.elapsed() + wait;
                     sleep(wait).await;

@@ -234,6 +234,23 @@ async fn many_requests_share_the_connections_there_are() {
 }
 
 #[tokio::test]
+async fn whoever_stands_in_the_queue_loses_nothing_of_its_time() {
+    let api = Api::OpenAi;
+    let script = std::iter::repeat_n(Next::Reply(fake::said(api, "yes")), 12);
+    let fake = Fake::with_pace(api, script, Duration::from_millis(100));
+    let timing = Timing { total: Duration::from_millis(800), ..settings().timing };
+    let model = open_with(api, &fake, Settings { timing, max_connections: 1, ..settings() }, KEY);
+    // The last of them waits for longer than all its attempts may take.
+    let asked = (0..12).map(|_| {
+        let model = Arc::clone(&model);
+        tokio::spawn(async move { ask(&*model).await })
+    });
+    for answer in asked.collect::<Vec<_>>() {
+        assert_eq!(answer.await.unwrap().unwrap().attempts, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_bears_less_is_asked_less() {
     let api = Api::Anthropic;
     // Eight refusals in a row, then answers.
