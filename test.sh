@@ -9,6 +9,8 @@ DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
 JSONSCHEMA_VERSION=4.26.0
+OPENAI_VERSION=3.49.0
+ANTHROPIC_VERSION=2.8.0
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
 
 export CARGO_TERM_COLOR=never
@@ -113,7 +115,7 @@ lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     debian busybox busybox-static
     tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test web
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
@@ -200,6 +202,29 @@ lane_inspect() {
     check 'Inspect in an environment of its own' inspect_venv "$venv"
     tests 'logs that Inspect opens' env RINGFENCE_INSPECT_VENV="$venv" cargo test --release -p log@0.1.0 --test inspect
     check 'evaluations whose logs Inspect opens' inspect_evals "$venv"
+    check "requests and replies by the providers' own types" sdk_types "$venv"
+    check 'answers of models elsewhere, in logs that Inspect opens' model_logs "$venv"
+}
+
+# model_logs VENV: thoughts, images, usage and cost, read back by Inspect.
+model_logs() {
+    local place status=0
+    place=$(mktemp -d)
+    RINGFENCE_MODEL_LOGS=$place cargo test --release --quiet -p ringfence --test models || status=1
+    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 6 || status=1
+    PATH="$1/bin:$PATH" "$1/bin/python" crates/log/tests/inspect_check.py schema "$place" || status=1
+    rm -rf "$place"
+    return $status
+}
+
+# sdk_types VENV: what the tests of models send and hear, held against the providers' own libraries.
+sdk_types() {
+    local place status=0
+    place=$(mktemp -d)
+    RINGFENCE_MODEL_DUMP=$place cargo test --release --quiet -p model --test providers || status=1
+    "$1/bin/python" crates/model/tests/sdk_types.py "$place" || status=1
+    rm -rf "$place"
+    return $status
 }
 
 # inspect_evals VENV: every example that runs here, in both formats, read back by Inspect.
@@ -221,12 +246,15 @@ inspect_evals() {
 
 # inspect_venv DIRECTORY: made anew unless this very version is there.
 inspect_venv() {
-    "$1/bin/python" -c "import importlib.metadata as m, jsonschema; assert m.version('inspect-ai') == '$INSPECT_VERSION'" \
+    "$1/bin/python" -c "import importlib.metadata as m, jsonschema
+versions = m.version('inspect-ai'), m.version('openai'), m.version('anthropic')
+assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION')" \
         2>/dev/null && return 0
     rm -rf "$1"
     # Debian keeps what makes environments in a package of its own, without a file that tells.
     python3 -c 'import ensurepip' 2>/dev/null || debian_file /nonexistent python3-venv || return 1
-    python3 -m venv "$1" && "$1/bin/pip" install --quiet "inspect-ai==$INSPECT_VERSION" "jsonschema==$JSONSCHEMA_VERSION"
+    python3 -m venv "$1" && "$1/bin/pip" install --quiet "inspect-ai==$INSPECT_VERSION" "jsonschema==$JSONSCHEMA_VERSION" \
+        "openai==$OPENAI_VERSION" "anthropic==$ANTHROPIC_VERSION"
 }
 
 # By hand: long loops. Keep the result in docs/soak.md.
@@ -241,7 +269,7 @@ as_plain_user() {
     local directory programs program status=0
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

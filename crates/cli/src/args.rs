@@ -162,7 +162,7 @@ pub(crate) struct EvalArguments {
     /// Another profile than the task's
     #[arg(long, value_parser = parse_profile)]
     pub(crate) profile: Option<Profile>,
-    /// Who answers: mock/scripted or mock/echo
+    /// Who answers: openai/…, openai-responses/…, anthropic/…, google/…, mock/scripted or mock/echo
     #[arg(long, value_parser = parse_text)]
     pub(crate) model: Option<String>,
     /// The approval policy: ci, dev, prod or a file

@@ -31,8 +31,9 @@ pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
             "shuffled": task.dataset.shuffled,
         },
         "sandbox": {"type": "ringfence", "config": job.plan.profile.to_string()},
-        "model": job.model,
-        "model_generate_config": {},
+        "model": job.model.name(),
+        "model_generate_config": job.model.config,
+        "model_base_url": job.model.address(),
         "model_args": {},
         "config": config(job),
         "revision": job.revision,
@@ -60,6 +61,7 @@ fn own(job: &Job) -> Value {
             policy["means"] = json!(approval.summary());
             policy
         }),
+        "model": {"unsent": job.model.unsent()},
         "host": job.facts,
     })
 }

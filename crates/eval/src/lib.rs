@@ -22,7 +22,7 @@ mod tools;
 pub use approval::{About, Choice, Heard, Mark, Person, Policy, PolicyError, Question, Reply, Replying, View};
 pub use check::check;
 pub use display::{Display, Progress};
-pub use model::{DEFAULT_MODEL, ModelError, check_model};
+pub use model::{Chosen, DEFAULT_MODEL, ModelError};
 pub use place::PlaceError;
 pub use run::{EvalFailure, Evaluation, FailOn, Job, Settings, Surroundings, evaluate};
 pub use tools::{Keys, MissingKey};

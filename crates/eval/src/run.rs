@@ -18,6 +18,7 @@ use crate::approval::{Context, Key, Person, Policy};
 use crate::audit::Audit;
 use crate::display::{Counters, Display, Progress};
 use crate::journal::{now, unique};
+use crate::model::Chosen;
 use crate::place::{PlaceError, Places};
 use crate::sample::{self, Ended, Shared};
 use crate::score::{self, Judged};
@@ -77,7 +78,7 @@ pub struct Job {
     /// A sandbox of the plan, where containers are wanted.
     pub request: Option<sandbox::Request>,
     /// Who answers.
-    pub model: String,
+    pub model: Chosen,
     /// What the agent's commands find set.
     pub surroundings: Surroundings,
     /// How it runs.
@@ -280,10 +281,7 @@ impl Run {
     fn take(&self, ended: Ended, outcome: &mut Outcome) {
         outcome.progress.done += 1;
         for (model, usage) in ended.usage {
-            let sum = outcome.usage.entry(model).or_default();
-            sum.input_tokens += usage.input_tokens;
-            sum.output_tokens += usage.output_tokens;
-            sum.total_tokens += usage.total_tokens;
+            outcome.usage.entry(model).or_default().add(&usage);
         }
         if let Some(error) = ended.error {
             outcome.progress.failed += 1;

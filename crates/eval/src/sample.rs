@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::approval::{Context, Gate};
 use crate::display::Counters;
 use crate::journal::{Journal, now, profile_data, unique};
-use crate::model;
+use crate::model::Chosen;
 use crate::phases::{score_all, set_up};
 use crate::place::{Place, Places};
 use crate::run::{EvalFailure, Surroundings};
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub(crate) task: Task,
     pub(crate) plan: Arc<Plan>,
     pub(crate) plan_hash: String,
-    pub(crate) model: String,
+    pub(crate) model: Chosen,
     pub(crate) places: Option<Places>,
     pub(crate) recorder: log::Recorder,
     pub(crate) audit: crate::audit::Audit,
@@ -201,7 +201,7 @@ async fn live(
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, Some(Arc::clone(&gate)));
         }
-        stop = solve_in(shared, (sample, &gate), state, journal, place.as_mut(), deadline).await.err();
+        stop = solve_in(shared, (sample, epoch, &gate), state, journal, place.as_mut(), deadline).await.err();
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, None);
         }
@@ -231,14 +231,14 @@ async fn live(
 /// Asks the model, until the answer, the end of the time, or the loss of the network.
 async fn solve_in(
     shared: &Shared,
-    (sample, gate): (&Sample, &Gate),
+    (sample, epoch, gate): (&Sample, u32, &Gate),
     state: &mut State,
     journal: &Journal,
     place: Option<&mut Place>,
     deadline: Instant,
 ) -> Result<(), Stop> {
     let _span = journal.span("solvers", "solvers");
-    let model = model::open(&shared.model, &shared.task, sample)?;
+    let model = shared.model.open(&shared.task, sample);
     let (sandbox, mut served) = match place {
         Some(place) => {
             let (sandbox, served) = place.parts();
@@ -247,11 +247,17 @@ async fn solve_in(
         None => (None, None),
     };
     let kit = Kit { files: Files::sharing(&shared.looks), search: shared.search.clone(), ..Kit::default() };
+    let mut config = shared.model.config.clone();
+    if !shared.plan.parallel_calls {
+        config.parallel_tool_calls = Some(false);
+    }
     let work = Work {
         task: &shared.task,
         sample,
         plan: &shared.plan,
-        model: model.as_ref(),
+        model: &model,
+        config: &config,
+        scope: format!("epoch {epoch}"),
         sandbox,
         journal,
         granted: &shared.granted,

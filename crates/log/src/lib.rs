@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 pub mod audit;
+mod content;
 mod error;
 pub mod event;
 pub mod message;

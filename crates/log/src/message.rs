@@ -1,7 +1,11 @@
 //! What model and agent say to each other, as Inspect writes it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub use crate::content::{Content, Detail, Part, Reasoning};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,7 +28,7 @@ pub struct Said {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The words.
-    pub content: String,
+    pub content: Content,
     /// `input` for what the data set says, `generate` for what a model says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -37,7 +41,7 @@ pub struct Reply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The words.
-    pub content: String,
+    pub content: Content,
     /// `generate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -70,7 +74,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The words.
-    pub content: String,
+    pub content: Content,
     /// Which call.
     pub tool_call_id: String,
     /// Which tool.
@@ -119,14 +123,46 @@ pub enum ToolErrorKind {
 }
 
 /// How many tokens were used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Of the input.
+    /// Of the input, without what a provider's cache took or gave.
     pub input_tokens: u64,
-    /// Of the output.
+    /// Of the output, with those of thoughts.
     pub output_tokens: u64,
-    /// Of both.
+    /// Of everything.
     pub total_tokens: u64,
+    /// Of the input, written into the provider's cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_tokens_cache_write: Option<u64>,
+    /// Of the input, found in the provider's cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_tokens_cache_read: Option<u64>,
+    /// Of the output, for thoughts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<u64>,
+    /// In dollars; absent where no price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_cost: Option<f64>,
+}
+
+impl Usage {
+    /// Adds what was used beside this. What nobody counted stays uncounted.
+    pub fn add(&mut self, other: &Self) {
+        let both = |one: Option<u64>, two: Option<u64>| match (one, two) {
+            (None, None) => None,
+            (one, two) => Some(one.unwrap_or(0).saturating_add(two.unwrap_or(0))),
+        };
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.total_tokens = self.total_tokens.saturating_add(other.total_tokens);
+        self.input_tokens_cache_write = both(self.input_tokens_cache_write, other.input_tokens_cache_write);
+        self.input_tokens_cache_read = both(self.input_tokens_cache_read, other.input_tokens_cache_read);
+        self.reasoning_tokens = both(self.reasoning_tokens, other.reasoning_tokens);
+        self.total_cost = match (self.total_cost, other.total_cost) {
+            (None, None) => None,
+            (one, two) => Some(one.unwrap_or(0.0) + two.unwrap_or(0.0)),
+        };
+    }
 }
 
 /// Why a model stopped.
@@ -178,7 +214,12 @@ pub struct Choice {
 
 impl ChatMessage {
     /// What is said in words.
-    pub fn text(&self) -> &str {
+    pub fn text(&self) -> Cow<'_, str> {
+        self.content().text()
+    }
+
+    /// What it holds.
+    pub fn content(&self) -> &Content {
         match self {
             Self::System(said) | Self::User(said) => &said.content,
             Self::Assistant(reply) => &reply.content,
@@ -186,13 +227,22 @@ impl ChatMessage {
         }
     }
 
+    /// The same, to change it.
+    pub fn content_mut(&mut self) -> &mut Content {
+        match self {
+            Self::System(said) | Self::User(said) => &mut said.content,
+            Self::Assistant(reply) => &mut reply.content,
+            Self::Tool(result) => &mut result.content,
+        }
+    }
+
     /// Instructions.
-    pub fn system(content: impl Into<String>) -> Self {
+    pub fn system(content: impl Into<Content>) -> Self {
         Self::System(Said { id: None, content: content.into(), source: None })
     }
 
     /// Words of the task.
-    pub fn user(content: impl Into<String>) -> Self {
+    pub fn user(content: impl Into<Content>) -> Self {
         Self::User(Said { id: None, content: content.into(), source: None })
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eval::task::{Task, TaskOverrides};
-use eval::{EvalFailure, Evaluation, FailOn, Job, Keys, Person, Policy, PolicyError, Settings, Surroundings};
+use eval::{Chosen, EvalFailure, Evaluation, FailOn, Job, Keys, Person, Policy, PolicyError, Settings, Surroundings};
 use image::{ImageError, Opened};
 use log::{Redactor, Status};
 use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Source};
@@ -65,6 +65,10 @@ pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|(job, image)| {
         if job.redactor.too_short() > 0 {
             let text = ": a granted environment value or a key is too short to be taken out of the log";
+            printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
+        }
+        if !job.model.unsent().is_empty() {
+            let text = format!(": {} does not take {}", job.model.name(), job.model.unsent().join(", "));
             printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -127,8 +131,8 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         model: arguments.model.clone(),
         ..TaskOverrides::default()
     })?;
-    let model = task.model.clone().unwrap_or_else(|| eval::DEFAULT_MODEL.into());
-    eval::check_model(&model).map_err(|error| {
+    let model = task.model.as_deref().unwrap_or(eval::DEFAULT_MODEL);
+    let model = Chosen::find(model, &task.generate).map_err(|error| {
         let problem = Problem::new(error.to_string()).hint(error.hint());
         Problems { origin: task.origin.clone(), problems: vec![problem] }
     })?;
@@ -156,7 +160,7 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         let problem = Problem::new(missing.to_string()).hint(missing.hint());
         Problems { origin: task.origin.clone(), problems: vec![problem] }
     })?;
-    let mut secrets = secrets(&task, &policy);
+    let mut secrets = secrets(&task, &policy, &model);
     secrets.extend(keys.values().map(|key| key.expose_secret().to_owned()));
     let redactor = Redactor::new(secrets, log::redact::KEYS);
     nameless(&task, &redactor)?;
@@ -220,7 +224,7 @@ fn nameless(task: &Task, redactor: &Redactor) -> Result<(), Problems> {
 }
 
 /// What must not be written down: values that the task grants, what the policy's programs are given, and our own keys.
-fn secrets(task: &Task, policy: &Policy) -> Vec<String> {
+fn secrets(task: &Task, policy: &Policy, model: &Chosen) -> Vec<String> {
     let granted = task.document.environment.values().map(|value| ExposeSecret::expose_secret(value).to_owned());
     let passed = policy.passes();
     let own = std::env::vars_os().filter_map(|(name, value)| {
@@ -228,7 +232,8 @@ fn secrets(task: &Task, policy: &Policy) -> Vec<String> {
         let key = names_a_key(&name) || passed.contains(&name);
         key.then_some(value)
     });
-    granted.chain(own).collect()
+    // A key may be from a file.
+    granted.chain(own).chain(model.secrets()).collect()
 }
 
 fn planned(

@@ -1,11 +1,12 @@
 //! Models that need nobody: one says what its script says, one repeats what it hears.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use log::message::{ChatMessage, Choice, ModelOutput, Reply, StopReason, ToolCall, Usage};
 use serde_json::{Map, Value};
 
-use super::{Answer, Model, ModelError, ToolInfo};
+use super::{Answer, ModelError};
 use crate::task::MockReply;
 
 /// Says one line of its script after the other.
@@ -26,14 +27,14 @@ fn tokens(text: &str) -> u64 {
 }
 
 fn output(name: &str, messages: &[ChatMessage], text: String, calls: Vec<ToolCall>) -> ModelOutput {
-    let input_tokens = messages.iter().map(|message| tokens(message.text())).sum();
+    let input_tokens = messages.iter().map(|message| tokens(&message.text())).sum();
     let said: u64 = calls.iter().map(|call| tokens(&Value::Object(call.arguments.clone()).to_string())).sum();
     let output_tokens = tokens(&text) + said;
-    let usage = Usage { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens };
+    let usage = Usage { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, ..Usage::default() };
     let stop_reason = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
     let message = ChatMessage::Assistant(Reply {
         id: Some(crate::journal::unique()),
-        content: text.clone(),
+        content: text.clone().into(),
         source: Some("generate".into()),
         tool_calls: (!calls.is_empty()).then_some(calls),
         model: Some(name.to_owned()),
@@ -58,32 +59,22 @@ fn call(number: usize, index: usize, (name, arguments): &(String, Value)) -> Too
     ToolCall { id: format!("call_{}_{}", number + 1, index + 1), function: name.clone(), arguments, parse_error }
 }
 
-impl Model for Scripted<'_> {
-    fn name(&self) -> &'static str {
-        "mock/scripted"
-    }
-
-    fn generate<'a>(&'a self, messages: &'a [ChatMessage], _: &'a [ToolInfo]) -> Answer<'a> {
+impl Scripted<'_> {
+    /// The next line.
+    pub(super) fn next(&self, name: &str, messages: &[ChatMessage]) -> Result<Answer, ModelError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move {
-            let reply = self.replies.get(number).ok_or(ModelError::Exhausted { asked: number + 1 })?;
-            let calls =
-                reply.tool_calls.iter().enumerate().map(|(index, wanted)| call(number, index, wanted)).collect();
-            Ok(output(self.name(), messages, reply.text.clone(), calls))
-        })
+        let reply = self.replies.get(number).ok_or(ModelError::Exhausted { asked: number + 1 })?;
+        let calls = reply.tool_calls.iter().enumerate().map(|(index, wanted)| call(number, index, wanted)).collect();
+        Ok(at_once(output(name, messages, reply.text.clone(), calls)))
     }
 }
 
 /// Repeats the last words that it hears.
-pub(crate) struct Echo;
+pub(super) fn echo(name: &str, messages: &[ChatMessage]) -> Answer {
+    let heard = messages.last().map_or_else(String::new, |message| message.text().into_owned());
+    at_once(output(name, messages, heard, Vec::new()))
+}
 
-impl Model for Echo {
-    fn name(&self) -> &'static str {
-        "mock/echo"
-    }
-
-    fn generate<'a>(&'a self, messages: &'a [ChatMessage], _: &'a [ToolInfo]) -> Answer<'a> {
-        let heard = messages.last().map_or_else(String::new, |message| message.text().to_owned());
-        Box::pin(async move { Ok(output(self.name(), messages, heard, Vec::new())) })
-    }
+fn at_once(output: ModelOutput) -> Answer {
+    Answer { output, waited: Duration::ZERO, attempts: 1 }
 }

@@ -39,7 +39,7 @@ pub(super) async fn run(work: &Work<'_>, agent: &Agent, state: &mut State) -> Re
         };
         if calls.is_empty() {
             let text = agent.continue_message.clone().unwrap_or_else(|| CONTINUE.into());
-            state.messages.push(ChatMessage::User(Said { id: Some(unique()), content: text, source: None }));
+            state.messages.push(ChatMessage::User(Said { id: Some(unique()), content: text.into(), source: None }));
             continue;
         }
         let submitted = step(work, &tools, calls, state).await?;
@@ -75,7 +75,7 @@ pub(super) async fn step(
         submitted = called.submitted.or(submitted);
         state.messages.push(ChatMessage::Tool(ToolResult {
             id: Some(unique()),
-            content: called.content,
+            content: called.content.into(),
             tool_call_id: call.id,
             function: call.function,
             error: called.error,

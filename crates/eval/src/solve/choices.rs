@@ -28,12 +28,12 @@ pub(super) fn ask(sample: &Sample, state: &mut State) -> Result<(), Stop> {
         _ => None,
     });
     let Some(said) = last else { return Err(Stop::Failed("there is no question to add choices to".into())) };
-    text.push_str(&said.content);
+    text.push_str(&said.content.text());
     text.push_str("\n\n");
     for (index, choice) in sample.choices.iter().enumerate() {
         let _ = writeln!(text, "{}) {choice}", letter(index));
     }
-    said.content = text;
+    said.content.map_text(|_| text);
     Ok(())
 }
 

@@ -75,7 +75,7 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
 }
 
 fn tell(state: &mut State, content: String) {
-    state.messages.push(ChatMessage::User(Said { id: Some(unique()), content, source: None }));
+    state.messages.push(ChatMessage::User(Said { id: Some(unique()), content: content.into(), source: None }));
 }
 
 /// What the model is told of limits that are near, each once.
@@ -102,7 +102,7 @@ fn cancelled(calls: Vec<ToolCall>, state: &mut State) {
         let message = "the time for all steps was up".to_owned();
         state.messages.push(ChatMessage::Tool(ToolResult {
             id: Some(unique()),
-            content: message.clone(),
+            content: message.clone().into(),
             tool_call_id: call.id,
             function: call.function,
             error: Some(ToolError { kind: ToolErrorKind::Cancelled, message }),

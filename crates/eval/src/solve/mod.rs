@@ -9,17 +9,18 @@ mod prune;
 mod template;
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use ::model::{Answer, GenerateConfig, Request, ToolChoice};
 use log::event::{EvalError, What};
-use log::message::{ChatMessage, ModelOutput, Usage};
+use log::message::{ChatMessage, Choice, ModelOutput, Reply, StopReason, Usage};
 use profile::Plan;
 use sandbox::Sandbox;
 use serde_json::{Map, Value, json};
 
 use crate::approval::Gate;
-use crate::journal::{Journal, now};
-use crate::model::{Model, ModelError, ToolInfo};
+use crate::journal::{Journal, now, unique};
+use crate::model::{ModelError, ToolInfo, Voice};
 use crate::task::{Input, Sample, Solver, Task};
 use crate::tools::{Kit, Tool};
 
@@ -51,7 +52,13 @@ pub(crate) enum Stop {
 
 impl From<ModelError> for Stop {
     fn from(error: ModelError) -> Self {
-        Self::Failed(format!("{error} ({})", error.hint()))
+        match error {
+            // Whatever the model has come to so far is scored.
+            ModelError::Remote(::model::ModelError::ContextLength { .. }) => {
+                Self::Limit { kind: "context", limit: 1.0, message: error.to_string() }
+            }
+            _ => Self::Failed(format!("{} ({})", error.told(), error.hint())),
+        }
     }
 }
 
@@ -60,7 +67,11 @@ pub(crate) struct Work<'a> {
     pub(crate) task: &'a Task,
     pub(crate) sample: &'a Sample,
     pub(crate) plan: &'a Plan,
-    pub(crate) model: &'a dyn Model,
+    pub(crate) model: &'a Voice<'a>,
+    /// How it is to answer.
+    pub(crate) config: &'a GenerateConfig,
+    /// Answers that are kept are kept apart by this.
+    pub(crate) scope: String,
     pub(crate) sandbox: Option<&'a Sandbox>,
     pub(crate) journal: &'a Journal,
     /// Which tools the plan grants.
@@ -79,7 +90,7 @@ impl State {
             Input::Text(text) => {
                 let mut message = ChatMessage::user(text.clone());
                 if let ChatMessage::User(said) = &mut message {
-                    said.id = Some(crate::journal::unique());
+                    said.id = Some(unique());
                     said.source = Some("input".into());
                 }
                 vec![message]
@@ -168,33 +179,70 @@ async fn ask(
     check(work, state)?;
     let sent = sent.unwrap_or(&state.messages);
     let start = Instant::now();
-    let mut output = work.model.generate(sent, tools).await?;
-    output.time = Some(start.elapsed().as_secs_f64());
+    let told: Vec<::model::ToolInfo> = tools.iter().map(Into::into).collect();
+    let request = Request {
+        messages: sent,
+        tools: &told,
+        tool_choice: &ToolChoice::Auto,
+        config: work.config,
+        scope: &work.scope,
+    };
+    let answer = match work.model.generate(request).await {
+        Err(ModelError::Remote(::model::ModelError::ContentFilter { said })) => filtered(work.model.name(), &said),
+        other => other?,
+    };
+    // Queues and repetitions are not the sample's own time.
+    work.journal.waited(answer.waited);
+    let worked = start.elapsed().saturating_sub(answer.waited).as_secs_f64();
+    let mut output = answer.output;
+    output.time = Some(worked);
     let message = output.choices.first().map(|choice| choice.message.clone());
     let offered = tools
         .iter()
         .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
+    let config = match serde_json::to_value(work.config) {
+        Ok(Value::Object(config)) => config,
+        _ => Map::new(),
+    };
     work.journal.event(What::Model {
         model: work.model.name().to_owned(),
         input: recent(sent),
         tools: offered.collect(),
         tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
-        config: Map::new(),
+        config,
         output: output.clone(),
         completed: Some(now()),
-        working_time: Some(start.elapsed().as_secs_f64()),
+        working_time: Some(worked),
     });
     if let Some(usage) = output.usage {
         let sum = state.usage.entry(work.model.name().to_owned()).or_default();
-        sum.input_tokens += usage.input_tokens;
-        sum.output_tokens += usage.output_tokens;
-        sum.total_tokens += usage.total_tokens;
+        sum.add(&usage);
         work.counters.add_tokens(usage.total_tokens);
     }
     let message = message.ok_or_else(|| Stop::Failed("the model gave no answer".into()))?;
     state.messages.push(message.clone());
     state.output = Some(output);
     Ok(message)
+}
+
+/// What counts as the answer where the provider did not let the model see the question.
+fn filtered(model: &str, said: &::model::Shown) -> Answer {
+    let message = ChatMessage::Assistant(Reply {
+        id: Some(unique()),
+        content: "".into(),
+        source: Some("generate".into()),
+        tool_calls: None,
+        model: Some(model.to_owned()),
+    });
+    let output = ModelOutput {
+        model: model.to_owned(),
+        choices: vec![Choice { message, stop_reason: StopReason::ContentFilter }],
+        completion: String::new(),
+        usage: None,
+        time: None,
+        error: Some(format!("the provider's filter refused the request: {said}")),
+    };
+    Answer { output, waited: Duration::ZERO, attempts: 1 }
 }
 
 /// The most messages that one event of a model repeats: all of them are in the sample itself, and a conversation of

@@ -55,7 +55,7 @@ fn paired(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
         {
             calls.retain(|call| answered.contains(&call.id));
             reply.tool_calls = (!calls.is_empty()).then_some(calls);
-            if reply.tool_calls.is_none() && reply.content.is_empty() {
+            if reply.tool_calls.is_none() && reply.content.text().is_empty() {
                 return None;
             }
         }
@@ -66,15 +66,12 @@ fn paired(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
 
 fn shortened(message: &ChatMessage, most: usize) -> ChatMessage {
     let mut message = message.clone();
-    let content = match &mut message {
-        ChatMessage::System(said) | ChatMessage::User(said) => &mut said.content,
-        ChatMessage::Assistant(reply) => &mut reply.content,
-        ChatMessage::Tool(result) => &mut result.content,
-    };
-    if content.len() > most {
-        let begin = content.floor_char_boundary(most / 2);
-        let end = content.ceil_char_boundary(content.len() - most / 2);
-        *content = format!("{}\n[… {} bytes are left out …]\n{}", &content[..begin], end - begin, &content[end..]);
+    if message.text().len() > most {
+        message.content_mut().map_text(|text| {
+            let begin = text.floor_char_boundary(most / 2);
+            let end = text.ceil_char_boundary(text.len() - most / 2);
+            format!("{}\n[… {} bytes are left out …]\n{}", &text[..begin], end - begin, &text[end..])
+        });
     }
     message
 }

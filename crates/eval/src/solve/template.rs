@@ -35,7 +35,7 @@ pub(super) fn rephrase(template: &str, metadata: &Map<String, Value>, state: &mu
         _ => None,
     });
     if let Some(said) = last {
-        said.content = fill(template, Some(&said.content), metadata);
+        said.content.map_text(|text| fill(template, Some(text), metadata));
     }
 }
 

@@ -7,8 +7,10 @@ mod amounts;
 mod base;
 mod check;
 mod columns;
+mod content;
 mod dataset;
 mod files;
+mod generate;
 mod json;
 mod kinds;
 mod limits;
@@ -29,6 +31,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use log::message::ChatMessage;
+use model::GenerateConfig;
 use profile::Document;
 use serde_json::{Map, Value};
 
@@ -56,6 +59,8 @@ pub struct Task {
     pub limits: Limits,
     /// Which model answers, such as `mock/scripted`; the command line may name another.
     pub model: Option<String>,
+    /// How it is to answer.
+    pub generate: GenerateConfig,
     /// What `mock/scripted` says in every sample that has no words of its own.
     pub mock: Vec<MockReply>,
     /// For whoever sorts logs.

@@ -8,10 +8,12 @@ use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
 
 use super::files::{Beside, Files, read_at_most};
 use super::parameters::Parameters;
-use super::{Epochs, Limits, Solver, Task, amounts, base, check, dataset, mock, parameters, scorer, solver, when};
+use super::{
+    Epochs, Limits, Solver, Task, amounts, base, check, dataset, generate, mock, parameters, scorer, solver, when,
+};
 
-const OWN: [&str; 10] =
-    ["name", "dataset", "solver", "scorer", "epochs", "model", "mock", "tags", "metadata", "parameters"];
+const OWN: [&str; 11] =
+    ["name", "dataset", "solver", "scorer", "epochs", "model", "generate", "mock", "tags", "metadata", "parameters"];
 /// A task's keys: its own, then those of a profile document.
 const KEYS: &[&str] = &{
     let mut keys = [""; OWN.len() + Document::KEYS.len()];
@@ -112,6 +114,7 @@ fn read(
     let scorers = fields.take("scorer").map(|node| scorer::read(node, complaints, files)).unwrap_or_default();
     let epochs = fields.take("epochs").map(|node| Epochs::read(node, complaints)).unwrap_or_default();
     let model = amounts::words(&mut fields, "model");
+    let generate = fields.take("generate").map(|node| generate::read(node, complaints)).unwrap_or_default();
     let mock = fields.take("mock").map(|node| mock::read(node, complaints)).unwrap_or_default();
     let tags: Vec<String> = fields
         .list("tags")
@@ -137,6 +140,7 @@ fn read(
         epochs,
         limits,
         model,
+        generate,
         mock,
         tags,
         metadata,

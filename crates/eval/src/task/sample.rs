@@ -9,7 +9,7 @@ use profile::source::{Complaints, Fields, Node, Value, text};
 use super::amounts::{file_name, object, text_or_file};
 use super::columns::refuse_sandbox;
 use super::files::{Files, MAX_INCLUDED_BYTES, included};
-use super::{FileContent, Input, Sample, SampleId, mock};
+use super::{FileContent, Input, Sample, SampleId, content, mock};
 
 /// Its keys.
 pub(super) const KEYS: &[&str] = &["id", "input", "target", "choices", "files", "setup", "metadata", "mock"];
@@ -22,7 +22,7 @@ pub(super) fn read(node: Node, number: i64, complaints: &Complaints, files: &dyn
     refuse_sandbox(&mut fields);
     let place = fields.place();
     let stated = fields.has("input");
-    let input = fields.take("input").and_then(|node| read_input(node, complaints));
+    let input = fields.take("input").and_then(|node| read_input(node, complaints, files));
     if !stated {
         complaints.add(Problem::at(place, "a sample needs an `input`").hint("write {input: What is 2+2?, target: 4}"));
     }
@@ -57,7 +57,7 @@ fn read_id(node: Node, complaints: &Complaints) -> Option<SampleId> {
     None
 }
 
-fn read_input(node: Node, complaints: &Complaints) -> Option<Input> {
+fn read_input(node: Node, complaints: &Complaints, files: &dyn Files) -> Option<Input> {
     let place = node.place;
     match node.value {
         Value::List(items) if items.is_empty() => {
@@ -66,7 +66,7 @@ fn read_input(node: Node, complaints: &Complaints) -> Option<Input> {
         }
         Value::List(items) => {
             let messages: Vec<ChatMessage> =
-                items.into_iter().filter_map(|item| read_message(item, complaints)).collect();
+                items.into_iter().filter_map(|item| read_message(item, complaints, files)).collect();
             Some(Input::Messages(messages))
         }
         value => {
@@ -80,7 +80,7 @@ fn read_input(node: Node, complaints: &Complaints) -> Option<Input> {
     }
 }
 
-fn read_message(node: Node, complaints: &Complaints) -> Option<ChatMessage> {
+fn read_message(node: Node, complaints: &Complaints, files: &dyn Files) -> Option<ChatMessage> {
     let mut fields = Fields::open(node, "a message", &["role", "content"], complaints)?;
     let place = fields.place();
     for key in ["role", "content"].into_iter().filter(|key| !fields.has(key)) {
@@ -88,9 +88,10 @@ fn read_message(node: Node, complaints: &Complaints) -> Option<ChatMessage> {
             Problem::at(place, format!("a message needs a `{key}`")).hint("write {role: user, content: What is 2+2?}"),
         );
     }
-    let (role, content) = (fields.text("role"), fields.text("content"));
+    let role = fields.text("role");
+    let content = fields.take("content").and_then(|node| content::read(node, complaints, files));
     fields.close();
-    let (role, content) = (role?, content?.value);
+    let (role, content) = (role?, content?);
     let source = Some("input".to_owned());
     match role.value.as_str() {
         "system" => Some(ChatMessage::System(Said { id: None, content, source })),

@@ -415,3 +415,34 @@ proptest! {
         let _ = text.parse::<Slice>();
     }
 }
+
+#[test]
+fn settings_of_the_model_are_read_strictly() {
+    insta::assert_snapshot!(complaints(&[
+        "profile: T0.H1.N2\ndataset: [{input: a}]\ngenerate: 7",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\ngenerate: {temprature: 0, temperature: 3, top_p: x, top_k: 0, max_tokens: 1.5}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\ngenerate: {seed: 1.5, stop_seqs: [], reasoning_effort: hgih, cache: 7, max_retries: -1}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\ngenerate: {parallel_tool_calls: perhaps, timeout: 1h, max_connections: 0, stop_seqs: END}",
+    ]));
+    let text = "profile: T0.H1.N2\ndataset: [{input: a}]\ngenerate:\n  temperature: 0\n  max_tokens: 1024\n  seed: 1\n  \
+                stop_seqs: [END]\n  reasoning_effort: high\n  cache: 12h\n  max_retries: 0\n  parallel_tool_calls: no\n";
+    let task = parse_with(text, &[]).unwrap();
+    let written = serde_json::to_value(&task.generate).unwrap();
+    assert_eq!(
+        written,
+        serde_json::json!({
+            "temperature": 0.0, "max_tokens": 1024, "seed": 1, "stop_seqs": ["END"], "reasoning_effort": "high",
+            "max_retries": 0, "parallel_tool_calls": false,
+        })
+    );
+    assert_eq!(task.generate.cache, Some(std::time::Duration::from_hours(12)));
+}
+
+#[test]
+fn messages_hold_words_and_images() {
+    insta::assert_snapshot!(complaints(&[
+        "profile: T0.H1.N2\ndataset: [{input: [{role: user, content: []}, {role: user, content: [x, {}, {text: a, image: b}]}]}]",
+        "profile: T0.H1.N2\ndataset: [{input: [{role: user, content: [{image: ../x.png}, {image: missing.png}, {image: data.bin}]}]}]",
+        "profile: T0.H1.N2\ndataset: [{input: [{role: user, content: [{image: 'data:image/png;base64,AA==', detail: closely}]}]}]",
+    ]));
+}

@@ -96,7 +96,7 @@ pub(crate) fn output() -> ModelOutput {
         model: "mock/scripted".into(),
         choices: vec![Choice { message: reply(), stop_reason: StopReason::ToolCalls }],
         completion: "I look \u{1F600} \u{7}".into(),
-        usage: Some(Usage { input_tokens: 1, output_tokens: 2, total_tokens: 3 }),
+        usage: Some(Usage { input_tokens: 1, output_tokens: 2, total_tokens: 3, ..Usage::default() }),
         time: Some(0.25),
         error: None,
     }

@@ -1,0 +1,293 @@
+//! Google's Gemini: `generateContent` with function calling.
+
+use log::message::{ChatMessage, Content, Part, Reasoning, Reply, StopReason, ToolResult, Usage};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::config::Effort;
+use crate::error::ModelError;
+use crate::media;
+use crate::output::{Arguments, Reading, Unreadable, put};
+use crate::request::{Request, ToolChoice};
+use crate::shown::Shown;
+
+/// The body of a request.
+pub(crate) fn body(request: &Request<'_>) -> Result<Value, ModelError> {
+    let mut body = Map::new();
+    if let Some(system) = system(request.messages) {
+        body.insert("systemInstruction".into(), system);
+    }
+    body.insert("contents".into(), contents(request.messages)?.into());
+    let generation = generation(request);
+    if !generation.is_empty() {
+        body.insert("generationConfig".into(), generation.into());
+    }
+    if !request.tools.is_empty() {
+        let declared: Vec<Value> = request
+            .tools
+            .iter()
+            .map(|tool| {
+                json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters})
+            })
+            .collect();
+        body.insert("tools".into(), json!([{"functionDeclarations": declared}]));
+        let choice = match request.tool_choice {
+            ToolChoice::Auto => json!({"mode": "AUTO"}),
+            ToolChoice::None => json!({"mode": "NONE"}),
+            ToolChoice::Any => json!({"mode": "ANY"}),
+            ToolChoice::Tool(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
+        };
+        body.insert("toolConfig".into(), json!({"functionCallingConfig": choice}));
+    }
+    Ok(Value::Object(body))
+}
+
+fn generation(request: &Request<'_>) -> Map<String, Value> {
+    let config = request.config;
+    let mut generation = Map::new();
+    put(&mut generation, "temperature", config.temperature);
+    put(&mut generation, "topP", config.top_p);
+    put(&mut generation, "topK", config.top_k);
+    put(&mut generation, "maxOutputTokens", config.max_tokens);
+    put(&mut generation, "stopSequences", config.stop_seqs.clone());
+    put(&mut generation, "seed", config.seed);
+    put(&mut generation, "frequencyPenalty", config.frequency_penalty);
+    put(&mut generation, "presencePenalty", config.presence_penalty);
+    let mut thinking = Map::new();
+    put(&mut thinking, "thinkingBudget", config.reasoning_tokens);
+    if config.reasoning_tokens.is_none() {
+        let level = config.reasoning_effort.map(|effort| match effort {
+            Effort::None | Effort::Minimal => "minimal",
+            Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High | Effort::Xhigh => "high",
+        });
+        put(&mut thinking, "thinkingLevel", level);
+    }
+    if !thinking.is_empty() {
+        thinking.insert("includeThoughts".into(), true.into());
+        generation.insert("thinkingConfig".into(), thinking.into());
+    }
+    generation
+}
+
+fn system(messages: &[ChatMessage]) -> Option<Value> {
+    let parts: Vec<Value> = messages
+        .iter()
+        .filter_map(|message| match message {
+            ChatMessage::System(said) => text(&said.content.text()),
+            _ => None,
+        })
+        .collect();
+    (!parts.is_empty()).then(|| json!({"parts": parts}))
+}
+
+fn text(text: &str) -> Option<Value> {
+    (!text.is_empty()).then(|| json!({"text": text}))
+}
+
+/// Roles alternate: all results of one step are one turn, in the order of the calls.
+fn contents(messages: &[ChatMessage]) -> Result<Vec<Value>, ModelError> {
+    let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
+    for message in messages {
+        let (role, parts) = match message {
+            ChatMessage::System(_) => continue,
+            ChatMessage::User(said) => ("user", user(&said.content)?),
+            ChatMessage::Assistant(reply) => ("model", model(reply)),
+            ChatMessage::Tool(result) => ("user", vec![response(result)]),
+        };
+        match turns.last_mut() {
+            _ if parts.is_empty() => {}
+            Some((last, known)) if *last == role => known.extend(parts),
+            _ => turns.push((role, parts)),
+        }
+    }
+    Ok(turns.into_iter().map(|(role, parts)| json!({"role": role, "parts": parts})).collect())
+}
+
+fn user(content: &Content) -> Result<Vec<Value>, ModelError> {
+    let Content::Parts(parts) = content else { return Ok(text(&content.text()).into_iter().collect()) };
+    let part = |part: &Part| match part {
+        Part::Text { text: said, .. } => text(said).map(Ok),
+        Part::Image { image, .. } => {
+            Some(media::image(image).map(|image| json!({"inlineData": {"mimeType": image.kind, "data": image.data}})))
+        }
+        Part::Reasoning(_) => None,
+    };
+    parts.iter().filter_map(part).collect()
+}
+
+/// Signatures go back where they came from: on the first call of a step, or on the last words.
+fn model(reply: &Reply) -> Vec<Value> {
+    let mut signature = None;
+    let mut parts: Vec<Value> = Vec::new();
+    match &reply.content {
+        Content::Text(said) => parts.extend(text(said)),
+        Content::Parts(all) => {
+            for part in all {
+                match part {
+                    Part::Text { text: said, .. } => parts.extend(text(said)),
+                    Part::Reasoning(thought) => signature = thought.signature.clone().or(signature),
+                    Part::Image { .. } => {}
+                }
+            }
+        }
+    }
+    let words = parts.len();
+    parts.extend(
+        reply
+            .tool_calls
+            .iter()
+            .flatten()
+            .map(|call| json!({"functionCall": {"name": call.function, "args": call.arguments}})),
+    );
+    let at = if parts.len() > words { Some(words) } else { words.checked_sub(1) };
+    if let (Some(signature), Some(part)) = (signature, at.and_then(|at| parts.get_mut(at))) {
+        part["thoughtSignature"] = signature.into();
+    }
+    parts
+}
+
+fn response(result: &ToolResult) -> Value {
+    let key = if result.error.is_some() { "error" } else { "result" };
+    let mut response = Map::new();
+    response.insert(key.into(), result.content.text().into());
+    json!({"functionResponse": {"name": result.function, "response": response}})
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Generated {
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    #[serde(default)]
+    prompt_feedback: Option<Feedback>,
+    #[serde(default)]
+    usage_metadata: Option<Used>,
+    #[serde(default)]
+    model_version: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    #[serde(default)]
+    block_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    #[serde(default)]
+    content: Option<Said>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+    #[serde(default)]
+    grounding_metadata: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    #[serde(default)]
+    parts: Vec<SaidPart>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SaidPart {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    #[serde(default)]
+    thought_signature: Option<String>,
+    #[serde(default)]
+    function_call: Option<Called>,
+    #[serde(default)]
+    executable_code: Option<Value>,
+    #[serde(default)]
+    code_execution_result: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Called {
+    #[serde(default)]
+    id: Option<String>,
+    name: String,
+    #[serde(default)]
+    args: Value,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+struct Used {
+    #[serde(default, rename = "promptTokenCount")]
+    prompt: u64,
+    #[serde(default, rename = "candidatesTokenCount")]
+    candidates: u64,
+    #[serde(default, rename = "totalTokenCount")]
+    total: u64,
+    #[serde(default, rename = "cachedContentTokenCount")]
+    cached: Option<u64>,
+    #[serde(default, rename = "thoughtsTokenCount")]
+    thoughts: Option<u64>,
+}
+
+/// What a reply says.
+pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
+    let generated: Generated = serde_json::from_value(reply)?;
+    if let Some(reason) = generated.prompt_feedback.and_then(|feedback| feedback.block_reason) {
+        return Err(Unreadable::Filtered(Shown::new(&reason)));
+    }
+    let mut reading =
+        Reading { model: generated.model_version, usage: generated.usage_metadata.map(usage), ..Reading::default() };
+    let candidate =
+        generated.candidates.into_iter().next().ok_or_else(|| Unreadable::because("it has no candidates"))?;
+    if candidate.grounding_metadata.is_some() {
+        return Err(Unreadable::Uninvited(Shown::new("search")));
+    }
+    for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
+        if part.executable_code.is_some() || part.code_execution_result.is_some() {
+            return Err(Unreadable::Uninvited(Shown::new("code execution")));
+        }
+        if part.thought {
+            let reasoning = part.text.unwrap_or_default();
+            let signature = part.thought_signature;
+            reading.parts.push(Part::Reasoning(Reasoning { reasoning, signature, ..Reasoning::default() }));
+            continue;
+        }
+        // A signature on words or a call is a thought that only the provider can read.
+        if let Some(signature) = part.thought_signature {
+            let signature = Some(signature);
+            reading.parts.push(Part::Reasoning(Reasoning { signature, redacted: true, ..Reasoning::default() }));
+        }
+        reading.say(part.text);
+        if let Some(called) = part.function_call {
+            reading.call(called.id, called.name, Arguments::from_json(called.args));
+        }
+    }
+    reading.stop = candidate.finish_reason.as_deref().map(stop);
+    Ok(reading)
+}
+
+fn stop(reason: &str) -> StopReason {
+    match reason {
+        "STOP" => StopReason::Stop,
+        "MAX_TOKENS" => StopReason::MaxTokens,
+        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" | "LANGUAGE" => {
+            StopReason::ContentFilter
+        }
+        _ => StopReason::Unknown,
+    }
+}
+
+fn usage(used: Used) -> Usage {
+    let (read, thoughts) = (used.cached, used.thoughts);
+    Usage {
+        input_tokens: used.prompt.saturating_sub(read.unwrap_or(0)),
+        output_tokens: used.candidates.saturating_add(thoughts.unwrap_or(0)),
+        total_tokens: used.total,
+        input_tokens_cache_read: read,
+        reasoning_tokens: thoughts,
+        ..Usage::default()
+    }
+}

@@ -1,0 +1,127 @@
+//! What providers' replies have in common, on their way to an [`Output`].
+
+use log::message::{ChatMessage, Choice, Content, Part, Reply, StopReason, ToolCall, Usage};
+use serde_json::{Map, Value};
+
+use crate::Output;
+use crate::shown::Shown;
+
+/// What was understood of a reply.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) calls: Vec<ToolCall>,
+    pub(crate) stop: Option<StopReason>,
+    pub(crate) usage: Option<Usage>,
+    /// The model that really answered, where the provider says.
+    pub(crate) model: Option<String>,
+}
+
+/// Why a reply is none.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// It is not what the API says.
+    Malformed(Shown),
+    /// A tool of the provider was used.
+    Uninvited(Shown),
+    /// The provider does not let the model see the question.
+    Filtered(Shown),
+}
+
+impl Unreadable {
+    pub(crate) fn because(why: &str) -> Self {
+        Self::Malformed(Shown::new(why))
+    }
+}
+
+impl From<serde_json::Error> for Unreadable {
+    fn from(error: serde_json::Error) -> Self {
+        Self::because(&error.to_string())
+    }
+}
+
+impl Reading {
+    /// Adds words; empty ones are none.
+    pub(crate) fn say(&mut self, text: Option<String>) {
+        self.parts.extend(text.filter(|text| !text.is_empty()).map(Part::said));
+    }
+
+    /// Adds a call. Calls that have no name of their own, or one that was given before, get one.
+    pub(crate) fn call(&mut self, id: Option<String>, function: String, arguments: Arguments) {
+        let taken = |id: &String| id.is_empty() || self.calls.iter().any(|call| call.id == *id);
+        let id = id.filter(|id| !taken(id)).unwrap_or_else(|| format!("call_{}", uuid::Uuid::new_v4().simple()));
+        let (arguments, parse_error) = match arguments {
+            Arguments::Sound(map) => (map, None),
+            Arguments::Odd(why) => (Map::new(), Some(why)),
+        };
+        self.calls.push(ToolCall { id, function, arguments, parse_error });
+    }
+
+    /// All of it, as logs have it. `name` is the model's full name.
+    pub(crate) fn into_output(self, name: &str) -> Output {
+        let content = match <[Part; 1]>::try_from(self.parts) {
+            Ok([Part::Text { text, refusal: None }]) => Content::Text(text),
+            Ok([other]) => Content::Parts(vec![other]),
+            Err(parts) if parts.is_empty() => Content::Text(String::new()),
+            Err(parts) => Content::Parts(parts),
+        };
+        let completion = content.text().into_owned();
+        let stop_reason = match self.stop {
+            // Some servers say `stop` although they want a tool called.
+            Some(StopReason::Stop) | None if !self.calls.is_empty() => StopReason::ToolCalls,
+            Some(stop) => stop,
+            None => StopReason::Unknown,
+        };
+        let message = ChatMessage::Assistant(Reply {
+            id: Some(uuid::Uuid::new_v4().simple().to_string()),
+            content,
+            source: Some("generate".into()),
+            tool_calls: (!self.calls.is_empty()).then_some(self.calls),
+            model: Some(name.to_owned()),
+        });
+        Output {
+            model: self.model.unwrap_or_else(|| name.to_owned()),
+            choices: vec![Choice { message, stop_reason }],
+            completion,
+            usage: self.usage,
+            time: None,
+            error: None,
+        }
+    }
+}
+
+/// The arguments of a call.
+#[derive(Debug)]
+pub(crate) enum Arguments {
+    Sound(Map<String, Value>),
+    /// What the model wrote is no JSON object.
+    Odd(String),
+}
+
+impl Arguments {
+    /// From the text that a model wrote. Nothing at all means no arguments.
+    pub(crate) fn parse(text: &str) -> Self {
+        if text.trim().is_empty() {
+            return Self::Sound(Map::new());
+        }
+        match serde_json::from_str(text) {
+            Ok(map) => Self::Sound(map),
+            Err(error) => Self::Odd(format!("the arguments are not a JSON object ({error}): {}", Shown::new(text))),
+        }
+    }
+
+    pub(crate) fn from_json(value: Value) -> Self {
+        match value {
+            Value::Object(map) => Self::Sound(map),
+            Value::Null => Self::Sound(Map::new()),
+            other => Self::Odd(format!("the arguments are not a JSON object: {}", Shown::new(&other.to_string()))),
+        }
+    }
+}
+
+/// Adds a setting to a body, if there is one.
+pub(crate) fn put(body: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        body.insert(key.to_owned(), value.into());
+    }
+}
