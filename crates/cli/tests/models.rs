@@ -45,6 +45,10 @@ fn keep(directory: &Path) {
     }
 }
 
+fn model_events(log: &Value) -> Vec<&Value> {
+    log["samples"][0]["events"].as_array().unwrap().iter().filter(|event| event["event"] == "model").collect()
+}
+
 /// What is on both streams.
 fn said(output: &std::process::Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
@@ -113,6 +117,8 @@ fn a_model_elsewhere_solves_a_task_with_real_tools() {
         assert_eq!(usage["reasoning_tokens"], 8);
         assert_eq!(usage["input_tokens_cache_read"], if api == Api::Anthropic { 30 } else { 40 });
         let sample = &log["samples"][0];
+        let asked: Vec<&Value> = model_events(&log);
+        assert_eq!((asked.len(), &asked[0]["retries"], &asked[1]["retries"]), (2, &json!(1), &Value::Null));
         let parts = sample["messages"].as_array().unwrap().iter().filter_map(|message| message["content"].as_array());
         assert!(parts.flatten().any(|part| part["type"] == "reasoning"), "{api:?}: the thought is in the log");
         let unsent = spec["metadata"]["ringfence"]["model"]["unsent"].as_array().unwrap();
@@ -168,6 +174,8 @@ fn what_a_provider_refuses_is_said_and_logged_without_the_key() {
     let error = result["error"].as_str().unwrap();
     assert!(error.contains("does not accept the key") && error.contains("ANTHROPIC_API_KEY"), "{error}");
     assert_without_key(&place.path().join("logs"));
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    assert!(model_events(&log)[0]["error"].as_str().unwrap().contains("bad [REDACTED]"), "{log}");
     // A conversation that is too long ends like any other limit: what there is is scored.
     let told =
         json!({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 8"}});
@@ -213,6 +221,7 @@ fn images_prices_and_kept_answers() {
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         let log = dump(place.path(), result["log"].as_str().unwrap());
         assert_eq!(log["stats"]["model_usage"]["anthropic/test"]["total_cost"], cost);
+        assert_eq!(model_events(&log)[0]["cache"] == "read", cost == 0.0);
         let image = &log["samples"][0]["messages"][0]["content"][1];
         assert!(image["image"].as_str().unwrap().starts_with("data:image/png;base64,iVBORw0KGgo"), "{image}");
     }

@@ -65,6 +65,15 @@ pub enum What {
         config: Map<String, Value>,
         /// What it said.
         output: ModelOutput,
+        /// How often it was asked again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retries: Option<u32>,
+        /// `read` for an answer that was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cache: Option<String>,
+        /// Why there is no answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
         /// RFC 3339.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         completed: Option<String>,

@@ -133,10 +133,10 @@ async fn a_server_that_says_nothing_is_left() {
     for api in Api::ALL {
         let timing = Timing { read: ms(60), ..settings().timing };
         let backoff = Backoff { retries: 1, ..settings().backoff };
-        let (answer, asked) =
-            after(api, vec![Next::Hang, Next::Hang], Settings { timing, backoff, ..settings() }).await;
-        assert!(matches!(last(answer.unwrap_err()), ModelError::TimedOut { wait: Wait::Head, .. }));
-        assert_eq!(asked, 2);
+        let (answer, _) = after(api, vec![Next::Hang, Next::Hang], Settings { timing, backoff, ..settings() }).await;
+        let error = answer.unwrap_err();
+        assert!(matches!(error, ModelError::GaveUp { attempts: 2, .. }), "{error:?}");
+        assert!(matches!(last(error), ModelError::TimedOut { wait: Wait::Head, .. }));
         // A trickle never stops for long, but has an end.
         let timing = Timing { attempt: ms(120), ..settings().timing };
         let backoff = Backoff { retries: 0, ..settings().backoff };
@@ -153,8 +153,8 @@ async fn all_attempts_together_have_an_end() {
     let timing = Timing { read: ms(40), total: ms(100), ..settings().timing };
     let backoff = Backoff { retries: 1000, ..settings().backoff };
     let (answer, asked) = after(Api::OpenAi, vec![Next::Hang; 50], Settings { timing, backoff, ..settings() }).await;
-    assert!(matches!(answer, Err(ModelError::GaveUp { .. })), "{answer:?}");
-    assert!((1..20).contains(&asked), "{asked}");
+    assert!(matches!(last(answer.unwrap_err()), ModelError::TimedOut { .. }));
+    assert!(asked < 20, "{asked}");
     // Who is told to come back after the end gives up now.
     let later = Next::Status(429, vec![("retry-after", "3600".into())], json!({}));
     let begun = Instant::now();
@@ -236,12 +236,12 @@ async fn many_requests_share_the_connections_there_are() {
 #[tokio::test]
 async fn whoever_stands_in_the_queue_loses_nothing_of_its_time() {
     let api = Api::OpenAi;
-    let script = std::iter::repeat_n(Next::Reply(fake::said(api, "yes")), 12);
-    let fake = Fake::with_pace(api, script, Duration::from_millis(100));
-    let timing = Timing { total: Duration::from_millis(800), ..settings().timing };
+    let script = std::iter::repeat_n(Next::Reply(fake::said(api, "yes")), 16);
+    let fake = Fake::with_pace(api, script, Duration::from_millis(150));
+    let timing = Timing { total: Duration::from_secs(2), ..settings().timing };
     let model = open_with(api, &fake, Settings { timing, max_connections: 1, ..settings() }, KEY);
     // The last of them waits for longer than all its attempts may take.
-    let asked = (0..12).map(|_| {
+    let asked = (0..16).map(|_| {
         let model = Arc::clone(&model);
         tokio::spawn(async move { ask(&*model).await })
     });

@@ -1,6 +1,7 @@
 //! From a question to an answer.
 
 mod agent;
+mod ask;
 mod choices;
 mod iterative;
 mod near;
@@ -9,21 +10,20 @@ mod prune;
 mod template;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
-use ::model::{Answer, GenerateConfig, Request, ToolChoice};
-use log::event::{EvalError, What};
-use log::message::{ChatMessage, Choice, ModelOutput, Reply, StopReason, Usage};
+use ::model::GenerateConfig;
+use log::event::EvalError;
+use log::message::{ChatMessage, ModelOutput, Usage};
 use profile::Plan;
 use sandbox::Sandbox;
-use serde_json::{Map, Value, json};
 
 use crate::approval::Gate;
-use crate::journal::{Journal, now, unique};
+use crate::journal::{Journal, unique};
 use crate::model::{ModelError, ToolInfo, Voice};
 use crate::task::{Input, Sample, Solver, Task};
 use crate::tools::{Kit, Tool};
 
+use ask::ask;
 pub(crate) use choices::letters;
 
 /// What a sample has come to.
@@ -167,94 +167,6 @@ pub(crate) fn name_of(solver: &Solver) -> &'static str {
 /// Asks the model once, within the limits.
 async fn generate(work: &Work<'_>, state: &mut State, tools: &[ToolInfo]) -> Result<ChatMessage, Stop> {
     ask(work, state, tools, None).await
-}
-
-/// The same with other messages than the sample's own.
-async fn ask(
-    work: &Work<'_>,
-    state: &mut State,
-    tools: &[ToolInfo],
-    sent: Option<&[ChatMessage]>,
-) -> Result<ChatMessage, Stop> {
-    check(work, state)?;
-    let sent = sent.unwrap_or(&state.messages);
-    let start = Instant::now();
-    let told: Vec<::model::ToolInfo> = tools.iter().map(Into::into).collect();
-    let request = Request {
-        messages: sent,
-        tools: &told,
-        tool_choice: &ToolChoice::Auto,
-        config: work.config,
-        scope: &work.scope,
-    };
-    let answer = match work.model.generate(request).await {
-        Err(ModelError::Remote(::model::ModelError::ContentFilter { said })) => filtered(work.model.name(), &said),
-        other => other?,
-    };
-    // Queues and repetitions are not the sample's own time.
-    work.journal.waited(answer.waited);
-    let worked = start.elapsed().saturating_sub(answer.waited).as_secs_f64();
-    let mut output = answer.output;
-    output.time = Some(worked);
-    let message = output.choices.first().map(|choice| choice.message.clone());
-    let offered = tools
-        .iter()
-        .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
-    let config = match serde_json::to_value(work.config) {
-        Ok(Value::Object(config)) => config,
-        _ => Map::new(),
-    };
-    work.journal.event(What::Model {
-        model: work.model.name().to_owned(),
-        input: recent(sent),
-        tools: offered.collect(),
-        tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
-        config,
-        output: output.clone(),
-        completed: Some(now()),
-        working_time: Some(worked),
-    });
-    if let Some(usage) = output.usage {
-        let sum = state.usage.entry(work.model.name().to_owned()).or_default();
-        sum.add(&usage);
-        work.counters.add_tokens(usage.total_tokens);
-    }
-    let message = message.ok_or_else(|| Stop::Failed("the model gave no answer".into()))?;
-    state.messages.push(message.clone());
-    state.output = Some(output);
-    Ok(message)
-}
-
-/// What counts as the answer where the provider did not let the model see the question.
-fn filtered(model: &str, said: &::model::Shown) -> Answer {
-    let message = ChatMessage::Assistant(Reply {
-        id: Some(unique()),
-        content: "".into(),
-        source: Some("generate".into()),
-        tool_calls: None,
-        model: Some(model.to_owned()),
-    });
-    let output = ModelOutput {
-        model: model.to_owned(),
-        choices: vec![Choice { message, stop_reason: StopReason::ContentFilter }],
-        completion: String::new(),
-        usage: None,
-        time: None,
-        error: Some(format!("the provider's filter refused the request: {said}")),
-    };
-    Answer { output, waited: Duration::ZERO, attempts: 1 }
-}
-
-/// The most messages that one event of a model repeats: all of them are in the sample itself, and a conversation of
-/// thousands would be written thousands of times.
-const REPEATED: usize = 100;
-
-fn recent(messages: &[ChatMessage]) -> Vec<ChatMessage> {
-    let Some(left_out) = messages.len().checked_sub(REPEATED).filter(|count| *count > 0) else {
-        return messages.to_vec();
-    };
-    let note = ChatMessage::system(format!("({left_out} earlier messages are in the sample's own list)"));
-    std::iter::once(note).chain(messages[left_out..].iter().cloned()).collect()
 }
 
 /// Limits that are looked at between steps; those that come near are said.
