@@ -24,8 +24,8 @@ fn bash(command: &str) -> (&'static str, Value) {
 
 /// Runs a task under a policy; returns its log.
 fn under(place: &Path, policy: &str, wanted: &[(&str, Value)]) -> Value {
-    write(place, "policy.yaml", policy);
-    let (code, result, err) = ended(place, &[&write(place, "task.yaml", &task("policy.yaml", wanted))]);
+    let policy = write(place, "policy.yaml", policy);
+    let (code, result, err) = ended(place, &[&write(place, "task.yaml", &task("ci", wanted)), "--approval", &policy]);
     assert_eq!(code, 0, "{err} {result}");
     dump(place, result["log"].as_str().unwrap())
 }
@@ -388,14 +388,14 @@ fn conditions_are_held_against_what_is_meant() {
 fn waiting_at_the_same_time_is_counted_once() {
     let place = tempfile::tempdir().unwrap();
     let policy = "approvers: [{name: command, tools: bash, command: [sh, -c, 'sleep 0.5; echo \"{\\\"decision\\\": \\\"approve\\\"}\"'], timeout: 20}]";
-    write(place.path(), "policy.yaml", policy);
+    let policy = write(place.path(), "policy.yaml", policy);
     let calls = ["{name: bash, arguments: {command: \"true\"}}"; 8].join(", ");
     let text = format!(
-        "name: waiting\nprofile: T0.H1.N2\napproval: policy.yaml\ntools: [bash, submit]\n\
+        "name: waiting\nprofile: T0.H1.N2\napproval: ci\ntools: [bash, submit]\n\
          dataset: [{{id: one, input: go, target: done}}]\nsolver: agent\nscorer: includes\nmock:\n\
          - {{tool_calls: [{calls}]}}\n- {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}\n"
     );
-    let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text)]);
+    let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text), "--approval", &policy]);
     assert_eq!(code, 0, "{err}");
     let log = dump(place.path(), result["log"].as_str().unwrap());
     assert_eq!(outcomes(&log), [""; 8], "{}", events(&log, "approval")[0]);
@@ -406,4 +406,25 @@ fn waiting_at_the_same_time_is_counted_once() {
         .map(|one| one["metadata"]["milliseconds"].as_f64().unwrap())
         .fold(0.0, f64::max);
     assert!(total - working <= longest / 1000.0 + 0.3 && working > 0.0, "{total} {working} {longest}");
+}
+
+#[test]
+fn a_policy_that_a_task_names_runs_no_program_and_lies_beside_it() {
+    let place = tempfile::tempdir().unwrap();
+    let marker = place.path().join("ran");
+    let policy = format!("approvers: [{{name: command, tools: bash, command: [touch, {}]}}]", marker.display());
+    write(place.path(), "policy.yaml", &policy);
+    let outside = tempfile::tempdir().unwrap();
+    let outside = write(outside.path(), "policy.yaml", "approvers: [{name: auto, tools: '*'}]");
+    for (named, why) in [
+        ("policy.yaml", "--approval policy.yaml"),
+        (outside.as_str(), "policy.yaml"),
+        ("../policy.yaml", "policy.yaml"),
+    ] {
+        let path = write(place.path(), "task.yaml", &task(named, &[bash("true")]));
+        let (code, said, err) = ended(place.path(), &[&path]);
+        assert_eq!(code, 2, "{named}: {said} {err}");
+        assert!(format!("{said}{err}").contains(why), "{named}: {said} {err}");
+    }
+    assert!(!marker.exists() && !place.path().join("logs").exists());
 }

@@ -19,7 +19,7 @@ mod solve;
 pub mod task;
 mod tools;
 
-pub use approval::{About, Choice, Heard, Mark, Person, Policy, PolicyError, Question, Reply, Replying, View};
+pub use approval::{About, Choice, Heard, Mark, Named, Person, Policy, PolicyError, Question, Reply, Replying, View};
 pub use check::check;
 pub use display::{Display, Progress};
 pub use model::{Chosen, DEFAULT_MODEL, ModelError};

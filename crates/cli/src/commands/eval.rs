@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eval::task::{Task, TaskOverrides};
-use eval::{Chosen, EvalFailure, Evaluation, FailOn, Job, Keys, Person, Policy, PolicyError, Settings, Surroundings};
+use eval::{
+    Chosen, EvalFailure, Evaluation, FailOn, Job, Keys, Named, Person, Policy, PolicyError, Settings, Surroundings,
+};
 use image::{ImageError, Opened};
 use log::{Redactor, Status};
 use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Source};
@@ -194,9 +196,9 @@ fn policy(request: &Request, plan: &Plan, task: &Path) -> Result<Policy, Obstacl
     let of_file =
         |settled: &&profile::Provenance| settled.setting == "approval" && matches!(settled.source, Source::File(_));
     let by_file = request.provenance.iter().find(of_file).is_some();
-    let beside = if by_file { task.parent().unwrap_or(Path::new("")) } else { Path::new("") };
+    let named = if by_file { Named::ByTask(task) } else { Named::ByOperator };
     let tools: Vec<String> = plan.affordances.iter().map(|affordance| affordance.name.clone()).collect();
-    Policy::load(plan.approval.as_ref(), beside, &tools).map_err(|error| match error {
+    Policy::load(plan.approval.as_ref(), named, &tools).map_err(|error| match error {
         PolicyError::Wrong(problems) => problems.into(),
         PolicyError::Read { ref source, .. } => {
             let problem =

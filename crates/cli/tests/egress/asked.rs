@@ -10,9 +10,13 @@ use crate::net::net;
 fn a_name_that_no_rule_lists_is_offered_and_the_answer_recorded() {
     let net = net();
     let scratch = net.scratch();
-    let policy = "approvers:\n- {name: auto, tools: '*'}\n- {name: auto, on: egress, hosts: [www.example.org], decision: approve}\n\
-        - {name: auto, on: egress, decision: reject}\n";
-    std::fs::write(scratch.path().join("policy.yaml"), policy).unwrap();
+    let judge = "grep -q host.:.www.example.org && echo {\\\"decision\\\": \\\"approve\\\"} || echo {\\\"decision\\\": \\\"reject\\\"}";
+    let policy = json!({"approvers": [
+        {"name": "auto", "tools": "*"},
+        {"name": "command", "on": "egress", "command": ["/bin/sh", "-c", judge]},
+    ]});
+    let policy_file = scratch.path().join("policy.yaml");
+    std::fs::write(&policy_file, policy.to_string()).unwrap();
     let get = |url: &str| format!("curl -sS --max-time 5 -o /dev/null -w '%{{http_code}}' {url} || echo refused");
     let commands =
         [get("http://www.example.org/asked"), get("http://other.example.org/"), get("http://denied.example.org/")];
@@ -22,14 +26,14 @@ fn a_name_that_no_rule_lists_is_offered_and_the_answer_recorded() {
         writeln!(mock, "  - {{tool_calls: [{{name: bash, arguments: {arguments}}}]}}").unwrap();
     }
     let text = format!(
-        "name: asked\nprofile: T0.H1.N1\napproval: policy.yaml\ntools: [bash, submit]\n\
+        "name: asked\nprofile: T0.H1.N1\napproval: ci\ntools: [bash, submit]\n\
          network: {{allow_domains: [listed.example.org], deny_domains: [denied.example.org]}}\n\
          dataset: [{{id: one, input: go, target: done}}]\nsolver: agent\nscorer: includes\n\
          mock:\n{mock}  - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}\n"
     );
     let file = scratch.path().join("task.yaml");
     std::fs::write(&file, text).unwrap();
-    let output = net.eval(&file, &scratch.path().join("logs")).output().unwrap();
+    let output = net.eval(&file, &scratch.path().join("logs")).arg("--approval").arg(&policy_file).output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     assert_eq!(result["status"], "success", "{result}");
@@ -47,7 +51,7 @@ fn a_name_that_no_rule_lists_is_offered_and_the_answer_recorded() {
         })
         .collect();
     // Nobody is asked about what is denied: deny beats whoever would say yes.
-    let expected = [("auto", "approve"), ("auto", "reject")].map(|(who, what)| (who.to_owned(), what.to_owned()));
+    let expected = [("command", "approve"), ("command", "reject")].map(|(who, what)| (who.to_owned(), what.to_owned()));
     assert_eq!(decided, expected, "{lines}");
     assert!(lines.contains("decided_no"), "{lines}");
 }

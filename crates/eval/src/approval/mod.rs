@@ -22,7 +22,7 @@ mod words;
 pub(crate) use gate::{Context, Gate, Review, Ruling};
 pub(crate) use permit::{Key, Permit};
 pub use person::{About, Choice, Heard, Person, Question, Reply, Replying};
-pub use policy::{Policy, PolicyError};
+pub use policy::{Named, Policy, PolicyError};
 pub use view::{Mark, View};
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -88,7 +88,13 @@ fn approvers(name: &str, fields: &mut Fields<'_>, on: On) -> Vec<Approver> {
                 let message = "`auto` cannot modify: it does not know with what".into();
                 complaints.add(Problem { place: decision.place, message, hint: None });
             }
-            vec![Approver::Auto(decision.map_or(Decision::Approve, |decision| decision.value))]
+            let decision = decision.map_or(Decision::Approve, |decision| decision.value);
+            if on == On::Egress && decision == Decision::Approve {
+                // The label would say N1, and the plan a list that means nothing.
+                let problem = Problem::at(place, "`auto` cannot approve names that no rule lists");
+                complaints.add(problem.hint("add them to network.allow_domains, where the plan shows them"));
+            }
+            vec![Approver::Auto(decision)]
         }
         "human" => {
             nonempty(fields, "choices");

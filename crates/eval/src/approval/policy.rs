@@ -1,5 +1,6 @@
 //! A policy: who is asked about what, in which order.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::answer::Decision;
 use super::parse;
 use super::person::Choice;
 use super::predicate::Predicate;
+use crate::task::{Beside, Files as _};
 
 /// How long a person may take when nobody says.
 pub(super) const PATIENCE: Duration = Duration::from_mins(5);
@@ -88,11 +90,28 @@ pub enum PolicyError {
         path: PathBuf,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Its file is wrong.
     #[error(transparent)]
     Wrong(#[from] Problems),
+}
+
+/// Who names a policy file.
+#[derive(Debug, Clone, Copy)]
+pub enum Named<'a> {
+    /// This task: the file lies beside it, and has no programs.
+    ByTask(&'a Path),
+    /// Whoever runs the command: the file is where they say.
+    ByOperator,
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() || metadata.len() > MOST_BYTES {
+        return Err(io::Error::other("it is not a plain file of at most 1 MiB"));
+    }
+    std::fs::read(path)
 }
 
 fn rule(approver: Approver) -> Rule {
@@ -111,27 +130,33 @@ pub(super) fn preset(approval: &Approval) -> Vec<Rule> {
 }
 
 impl Policy {
-    /// The policy of a plan; a policy file is read, with relative paths below `beside`. `tools` are the names that a rule may
-    /// name beside the standard tools.
-    pub fn load(approval: Option<&Approval>, beside: &Path, tools: &[String]) -> Result<Self, PolicyError> {
+    /// The policy of a plan. `tools` are the names that a rule may name beside the standard tools.
+    pub fn load(approval: Option<&Approval>, named: Named<'_>, tools: &[String]) -> Result<Self, PolicyError> {
         let Some(Approval::Policy(file)) = approval else {
             let approval = approval.unwrap_or(&Approval::Dev);
             return Ok(Self { name: approval.to_string(), digest: None, rules: preset(approval) });
         };
-        let path = beside.join(file);
-        let read = |source| PolicyError::Read { path: path.clone(), source };
-        let length = std::fs::metadata(&path).map_err(read)?;
-        if !length.is_file() || length.len() > MOST_BYTES {
-            return Err(read(std::io::Error::other("it is not a plain file of at most 1 MiB")));
-        }
-        let text = std::fs::read_to_string(&path).map_err(read)?;
+        let path = Path::new(file);
+        let text = match named {
+            Named::ByTask(task) => Beside::task(task).and_then(|beside| beside.read(path, MOST_BYTES)),
+            Named::ByOperator => read(path),
+        };
+        let text = text.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        let text = text.map_err(|source| PolicyError::Read { path: path.to_owned(), source })?;
         let mut policy = Self::parse(file, &text, tools)?;
-        let directory = path.parent().unwrap_or(Path::new("."));
+        let directory = path.parent().unwrap_or(Path::new(""));
         for rule in &mut policy.rules {
+            let Approver::Command { argv, .. } = &mut rule.approver else { continue };
+            if let Named::ByTask(_) = named {
+                // It runs here, outside any sandbox, with our rights: whatever the profile says, a task must not choose it.
+                let problem = Problem::new("a policy that a task names cannot have the approver `command`");
+                let hint = format!(
+                    "it runs a program on this machine; if you want that, name the policy yourself: --approval {file}"
+                );
+                return Err(Problems { origin: file.clone(), problems: vec![problem.hint(hint)] }.into());
+            }
             // A program is named as in a shell; with a `/` it lies beside the policy.
-            if let Approver::Command { argv, .. } = &mut rule.approver
-                && let Some(program) = argv.first_mut().filter(|program| program.contains('/'))
-            {
+            if let Some(program) = argv.first_mut().filter(|program| program.contains('/')) {
                 *program = directory.join(&*program).to_string_lossy().into_owned();
             }
         }

@@ -101,6 +101,8 @@ fn an_approver_without_tools_or_with_others_keys_is_wrong() {
         "approvers: [{name: auto, tools: bash, where: [a]}]",
         "approvers: [{name: auto, tools: bash, where: {command: {}}}]",
         "approvers: [{name: auto, tools: bash, where: {command: {host: ['1.2.3.4:5']}}}]",
+        "approvers: [{name: auto, on: egress}]",
+        "approvers: [{name: auto, on: egress, hosts: [a.example.org], decision: approve}]",
         "approvers: [{name: auto, tools: []}]",
         "approvers: [{name: auto, tools: bash, where: {}}]",
         "approvers: [{name: human, tools: bash, choices: []}]",

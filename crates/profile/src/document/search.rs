@@ -86,6 +86,8 @@ pub const SEARCH_QUERY: &str = "{query}";
 const MARK: &str = "ringfencequestion";
 /// Keys of a tool's declaration that speak of its provider.
 pub(super) const KEYS: &[&str] = &["provider", "endpoint", "results", "key"];
+/// How the variables begin that a document may have sent to an endpoint of its own choice.
+const KEY_PREFIX: &str = "SEARCH_";
 const RESULT_KEYS: &[&str] = &["list", "title", "url", "summary"];
 const KEY_KEYS: &[&str] = &["variable", "header"];
 
@@ -186,6 +188,11 @@ fn named_endpoint(own: &str, stated: Option<&str>) -> Result<(String, String), (
         address.set_path(&path);
     }
     let host = asked(&address)?;
+    // Whoever writes a document must not choose to whom a well-known key of the runner goes.
+    if stated.is_some() && host != "localhost" && HostName::parse(&host).is_ok() {
+        let message = format!("`endpoint` would send the provider's key to {host}");
+        return Err((message, "leave it out, use a service on this machine, or provider: json with a key of its own"));
+    }
     Ok((address.to_string(), host))
 }
 
@@ -243,6 +250,11 @@ fn read_key(node: Node, complaints: &Complaints) -> Option<SearchKey> {
     if !starts || variable.len() > 128 || !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         // Not shown: people write the key itself here by mistake.
         refuse(place, "`key` is not the name of a variable", "name the variable that holds it, such as SEARCH_API_KEY");
+        return None;
+    }
+    if !variable.starts_with(KEY_PREFIX) {
+        let message = format!("`key` must name a variable that begins with `{KEY_PREFIX}`");
+        refuse(place, &message, "a document says where it is sent, so it may not be any variable of the runner's");
         return None;
     }
     let sound = |name: &String| {

@@ -262,7 +262,6 @@ fn a_search_is_judged_by_its_providers_name() {
         ("provider: tavily", "api.tavily.com"),
         ("provider: google, reach: [www.googleapis.com]", "www.googleapis.com"),
         ("provider: brave", "api.search.brave.com"),
-        ("provider: brave, endpoint: 'https://brave.example.org'", "brave.example.org"),
         (json, "search.example.org"),
     ] {
         let refused = |text: &str| show(&refusal(text, "root")).contains("Contradiction tooling.web_search");

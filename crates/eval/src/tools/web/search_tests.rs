@@ -40,7 +40,7 @@ const SERVICES: [&str; 4] = [
     "provider: tavily, endpoint: 'HERE'",
     "provider: google, endpoint: 'HERE'",
     "provider: brave, endpoint: 'HERE'",
-    "provider: json, endpoint: 'HERE/find?lang=en&q={query}&x=1', key: {variable: MY_KEY, header: X-Api-Key}, \
+    "provider: json, endpoint: 'HERE/find?lang=en&q={query}&x=1', key: {variable: SEARCH_MY_KEY, header: X-Api-Key}, \
      results: {list: /data/hits, title: /name, url: /where, summary: /about/0}",
 ];
 
@@ -92,7 +92,7 @@ fn strict(asked: &Asked) -> Says {
         }
         "/find"
             if is_get
-                && header("x-api-key") == Some("value-of-MY_KEY")
+                && header("x-api-key") == Some("value-of-SEARCH_MY_KEY")
                 && parameter("q") == Some(QUESTION)
                 && (parameter("lang"), parameter("x")) == (Some("en"), Some("1")) =>
         {
