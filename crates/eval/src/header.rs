@@ -7,13 +7,13 @@ use crate::Job;
 use crate::journal::unique;
 use crate::score;
 use crate::solve;
-use crate::task::{Reducer, Solver};
+use crate::task::Solver;
 
 /// Inspect's `eval`: its own fields, and ours under `metadata.ringfence` and `sandbox`.
 pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
     let task = &job.task;
     let ids: Vec<Value> = task.dataset.samples.iter().map(|sample| sample.id.to_json()).collect();
-    let scorers: Vec<Value> = score::names(&task.scorers).into_iter().map(|name| json!({"name": name})).collect();
+    let scorers = score::described(&task.scorers, &task.metrics);
     let mut metadata = task.metadata.clone();
     metadata.insert("ringfence".into(), own(job));
     json!({
@@ -68,16 +68,7 @@ fn own(job: &Job) -> Value {
 
 fn config(job: &Job) -> Value {
     let (task, plan) = (&job.task, &job.plan);
-    let reducers: Vec<&str> = task
-        .epochs
-        .reducers
-        .iter()
-        .map(|reducer| match reducer {
-            Reducer::Mean => "mean",
-            Reducer::Mode => "mode",
-            Reducer::Max => "max",
-        })
-        .collect();
+    let reducers: Vec<String> = task.epochs.reducers.iter().map(ToString::to_string).collect();
     let approval = plan.approval.as_ref().map(|_| job.policy.approvers());
     let mut config = Map::new();
     config.insert("epochs".into(), json!(task.epochs.count));

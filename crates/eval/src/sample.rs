@@ -100,7 +100,8 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         }
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
-    Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, usage: state.usage })
+    let judged = Judged::new(sample.id.clone(), epoch, &scores, &sample.metadata, &shared.task.metrics);
+    Ok(Ended { judged, error, usage: state.usage })
 }
 
 /// What the agent may use and why, and what not: told before it is asked anything.
@@ -156,7 +157,10 @@ fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> M
     fields.insert("files".into(), json!(sample.files.keys().collect::<Vec<_>>()));
     fields.insert("setup".into(), json!(sample.setup));
     let none = || json!({"model": "", "choices": [], "completion": ""});
-    fields.insert("output".into(), state.output.as_ref().map_or_else(none, |output| json!(output)));
+    let mut output = state.output.as_ref().map_or_else(none, |output| json!(output));
+    // What counts as the answer, as Inspect's agents leave it: whoever judges the log again finds it.
+    output["completion"] = Value::from(state.completion());
+    fields.insert("output".into(), output);
     fields.insert("scores".into(), json!(scores));
     fields.insert("metadata".into(), Value::Object(sample.metadata.clone()));
     fields.insert("store".into(), json!({}));

@@ -25,6 +25,7 @@ use crate::tools::{Kit, Tool};
 
 use ask::ask;
 pub(crate) use choices::letters;
+pub(crate) use template::fill_with;
 
 /// What a sample has come to.
 #[derive(Debug, Clone)]

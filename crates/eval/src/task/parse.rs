@@ -9,11 +9,24 @@ use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
 use super::files::{Beside, Files, read_at_most};
 use super::parameters::Parameters;
 use super::{
-    Epochs, Limits, Solver, Task, amounts, base, check, dataset, generate, mock, parameters, scorer, solver, when,
+    Epochs, Limits, Metric, Solver, Task, amounts, base, check, dataset, generate, metrics, mock, parameters, scorer,
+    solver, when,
 };
 
-const OWN: [&str; 11] =
-    ["name", "dataset", "solver", "scorer", "epochs", "model", "generate", "mock", "tags", "metadata", "parameters"];
+const OWN: [&str; 12] = [
+    "name",
+    "dataset",
+    "solver",
+    "scorer",
+    "metrics",
+    "epochs",
+    "model",
+    "generate",
+    "mock",
+    "tags",
+    "metadata",
+    "parameters",
+];
 /// A task's keys: its own, then those of a profile document.
 const KEYS: &[&str] = &{
     let mut keys = [""; OWN.len() + Document::KEYS.len()];
@@ -112,6 +125,10 @@ fn read(
         None => vec![Located::nowhere(Solver::Generate)],
     };
     let scorers = fields.take("scorer").map(|node| scorer::read(node, complaints, files)).unwrap_or_default();
+    let metrics = match fields.take("metrics") {
+        Some(node) => Located::at(node.place, metrics::read(node, complaints)),
+        None => Located::nowhere(Metric::defaults()),
+    };
     let epochs = fields.take("epochs").map(|node| Epochs::read(node, complaints)).unwrap_or_default();
     let model = amounts::words(&mut fields, "model");
     let generate = fields.take("generate").map(|node| generate::read(node, complaints)).unwrap_or_default();
@@ -129,6 +146,7 @@ fn read(
     // What could not be read would be missed here too.
     if complaints.is_empty() {
         check::together(&solvers, &scorers, &dataset.samples, complaints);
+        check::measurable(&metrics, &dataset.samples, complaints);
     }
     Some(Task {
         name,
@@ -137,6 +155,7 @@ fn read(
         dataset,
         solvers: solvers.into_iter().map(|solver| solver.value).collect(),
         scorers: scorers.into_iter().map(|scorer| scorer.value).collect(),
+        metrics: metrics.value,
         epochs,
         limits,
         model,
