@@ -6,6 +6,7 @@
 mod bootstrap;
 mod describe;
 mod grade;
+mod graders;
 mod metrics;
 mod number;
 mod reduce;
@@ -21,6 +22,7 @@ use crate::solve::{State, letters};
 use crate::task::{Location, Sample, Scorer, Task};
 
 pub(crate) use describe::{described, names};
+pub(crate) use graders::Panel;
 pub(crate) use metrics::group_name;
 pub(crate) use results::{Judged, reductions, results};
 pub(crate) use script::by_script;

@@ -79,7 +79,7 @@ fn cleaned(text: &str) -> String {
     let mut out = String::with_capacity(kept.len());
     let mut characters = kept.chars().peekable();
     while let Some(c) = characters.next() {
-        let ends = c == '.' && !characters.peek().is_some_and(|next| digit(*next).is_some());
+        let ends = c == '.' && characters.peek().is_none_or(|next| digit(*next).is_none());
         if !ends {
             out.push(c);
         }
@@ -214,9 +214,9 @@ fn shown(number: f64) -> String {
     let scientific = format!("{number:.4e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     let Ok(power) = exponent.parse::<i32>() else { return scientific };
-    let trimmed = |text: &str| match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text.to_owned(),
+    let trimmed = |text: &str| {
+        let bare = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text };
+        bare.to_owned()
     };
     if (-4..5).contains(&power) {
         let places = usize::try_from(4 - power).unwrap_or(0);

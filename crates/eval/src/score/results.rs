@@ -55,8 +55,8 @@ fn reduced<'a>(judged: &'a [Judged], scorer: &str, reducer: Reducer) -> Vec<Redu
     let mut all = Vec::new();
     for (sample, mut epochs) in by_sample {
         epochs.sort_by_key(|one| one.epoch);
-        let scores = epochs.iter().filter_map(|one| one.scores.get(scorer));
-        let values: Vec<&Value> = scores.filter(|score| !is_unscored(score)).map(|score| &score.value).collect();
+        let given = epochs.iter().filter_map(|one| one.scores.get(scorer));
+        let values: Vec<&Value> = given.filter(|score| !is_unscored(score)).map(|score| &score.value).collect();
         if let Some(first) = epochs.first() {
             all.push(Reduced { sample, value: reduce(reducer, &values), metadata: &first.metadata });
         }
@@ -96,15 +96,15 @@ pub(crate) fn scores(judged: &[Judged], scorers: &[String], metrics: &[Metric], 
     let mut all = Vec::new();
     for scorer in scorers {
         for reducer in &epochs.reducers {
-            let reduced = reduced(judged, scorer, *reducer);
-            let scored: Vec<Scored<'_>> = reduced
+            let samples = reduced(judged, scorer, *reducer);
+            let scored: Vec<Scored<'_>> = samples
                 .iter()
                 .filter_map(|one| Some(Scored { value: worth(one.value.as_ref()?), metadata: one.metadata }))
                 .collect();
-            let reducer = (epochs.count > 1).then(|| reducer.to_string());
+            let name = (epochs.count > 1).then(|| reducer.to_string());
             all.push(json!({
-                "name": scorer, "scorer": scorer, "reducer": reducer, "params": {}, "metrics": measured(metrics, &scored),
-                "scored_samples": scored.len(), "unscored_samples": reduced.len() - scored.len(),
+                "name": scorer, "scorer": scorer, "reducer": name, "params": {}, "metrics": measured(metrics, &scored),
+                "scored_samples": scored.len(), "unscored_samples": samples.len() - scored.len(),
             }));
         }
     }
@@ -119,8 +119,8 @@ pub(crate) fn results(
     epochs: &Epochs,
     total: usize,
 ) -> Value {
-    let scores = scores(judged, scorers, metrics, epochs);
-    json!({"total_samples": total, "completed_samples": judged.len(), "scores": scores})
+    let all = scores(judged, scorers, metrics, epochs);
+    json!({"total_samples": total, "completed_samples": judged.len(), "scores": all})
 }
 
 /// Inspect's `reductions`. A sample that nobody could judge has the value `N`.

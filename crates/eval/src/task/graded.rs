@@ -40,7 +40,7 @@ impl FromStr for Vote {
     }
 }
 
-pub(super) fn read(rubric: Rubric, fields: &mut Fields<'_>, files: &dyn Files) -> Option<Scorer> {
+pub(super) fn read(rubric: Rubric, fields: &mut Fields<'_>, files: &dyn Files) -> Scorer {
     let complaints = fields.complaints();
     let place = fields.place_of("template");
     let template = fields.take("template").and_then(|node| text_or_file(node, "template", complaints, files));
@@ -70,7 +70,7 @@ pub(super) fn read(rubric: Rubric, fields: &mut Fields<'_>, files: &dyn Files) -
     let include_history = fields.truth("include_history").unwrap_or(false);
     let graders = graders(fields, complaints);
     let vote = fields.parsed::<Vote>("reducer").map_or(Vote::Majority, |vote| vote.value);
-    Some(Scorer::Graded(Box::new(Graded {
+    Scorer::Graded(Box::new(Graded {
         rubric,
         template,
         instructions,
@@ -79,7 +79,7 @@ pub(super) fn read(rubric: Rubric, fields: &mut Fields<'_>, files: &dyn Files) -
         include_history,
         graders,
         vote,
-    })))
+    }))
 }
 
 /// `model:`, one or several, or `role:`.

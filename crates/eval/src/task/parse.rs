@@ -9,11 +9,11 @@ use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
 use super::files::{Beside, Files, read_at_most};
 use super::parameters::Parameters;
 use super::{
-    Epochs, Limits, Metric, Solver, Task, amounts, base, check, dataset, generate, metrics, mock, parameters, scorer,
-    solver, when,
+    Epochs, Limits, Metric, RunLimits, Solver, Task, amounts, base, check, dataset, generate, metrics, mock,
+    parameters, roles, scorer, solver, when,
 };
 
-const OWN: [&str; 12] = [
+const OWN: [&str; 14] = [
     "name",
     "dataset",
     "solver",
@@ -21,8 +21,10 @@ const OWN: [&str; 12] = [
     "metrics",
     "epochs",
     "model",
+    "model_roles",
     "generate",
     "mock",
+    "mock_roles",
     "tags",
     "metadata",
     "parameters",
@@ -97,7 +99,7 @@ fn read(
     files: &dyn Files,
 ) -> Option<Task> {
     let mut parameters = Parameters::new();
-    let mut limits = Limits::default();
+    let (mut limits, mut run_limits) = (Limits::default(), RunLimits::default());
     if let Value::Map(entries) = &mut node.value {
         parameters = parameters::read(take(entries, "parameters"), given, complaints);
         parameters::fill(entries, &parameters, complaints);
@@ -107,7 +109,7 @@ fn read(
         }
         when::choose(entries, complaints);
         base::include(entries, complaints, files);
-        limits = Limits::take(entries, complaints);
+        (limits, run_limits) = Limits::take(entries, complaints);
     }
     let mut fields = Fields::open(node, "a task", KEYS, complaints)?;
     let document = Document::read(origin, &mut fields);
@@ -132,7 +134,9 @@ fn read(
     let epochs = fields.take("epochs").map(|node| Epochs::read(node, complaints)).unwrap_or_default();
     let model = amounts::words(&mut fields, "model");
     let generate = fields.take("generate").map(|node| generate::read(node, complaints)).unwrap_or_default();
+    let model_roles = fields.take("model_roles").map(|node| roles::read(node, complaints)).unwrap_or_default();
     let mock = fields.take("mock").map(|node| mock::read(node, complaints)).unwrap_or_default();
+    let mock_roles = fields.take("mock_roles").map(|node| roles::read_mocks(node, complaints)).unwrap_or_default();
     let tags: Vec<String> = fields
         .list("tags")
         .into_iter()
@@ -158,9 +162,12 @@ fn read(
         metrics: metrics.value,
         epochs,
         limits,
+        run_limits,
         model,
         generate,
+        model_roles,
         mock,
+        mock_roles,
         tags,
         metadata,
         parameters: in_force(parameters, complaints),

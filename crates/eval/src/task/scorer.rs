@@ -53,8 +53,8 @@ fn read_one(node: Node, complaints: &Complaints, files: &dyn Files) -> Option<Sc
             let stop_words = stop_words.filter_map(|node| Some(text(node, "stop_words", complaints)?.value)).collect();
             Some(Scorer::F1 { stop_words })
         }
-        "model_graded_qa" => graded::read(Rubric::Question, &mut fields, files),
-        "model_graded_fact" => graded::read(Rubric::Fact, &mut fields, files),
+        "model_graded_qa" => Some(graded::read(Rubric::Question, &mut fields, files)),
+        "model_graded_fact" => Some(graded::read(Rubric::Fact, &mut fields, files)),
         "pattern" => {
             let ignore_case = ignore_case(&mut fields);
             read_pattern(&mut fields).map(|pattern| Scorer::Pattern { pattern, ignore_case })
