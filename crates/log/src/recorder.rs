@@ -99,11 +99,19 @@ enum Sink {
 impl Recorder {
     /// Begins a log. `Format::Eval` is there at once; `Format::Json` appears at the end.
     pub fn create(directory: &Path, format: Format, start: Start) -> Result<Self, LogError> {
-        // Whoever changes the working directory later does not move the log.
-        let directory = &std::path::absolute(directory).map_err(LogError::io("find the directory", directory))?;
         let id = start.spec["task_id"].as_str().filter(|id| !id.is_empty()).unwrap_or(&start.eval_id);
         let name = format!("{}.{}", name::stem(&start.created, &start.task, id), format.extension());
-        let path = directory.join(&name);
+        Self::create_at(&directory.join(&name), format, start)
+    }
+
+    /// Begins a log with a name of its own, which nothing may have yet.
+    pub fn create_at(path: &Path, format: Format, start: Start) -> Result<Self, LogError> {
+        // Whoever changes the working directory later does not move the log.
+        let path = std::path::absolute(path).map_err(LogError::io("find the directory", path))?;
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(LogError::io("find the directory", &path)(io::ErrorKind::InvalidFilename.into()));
+        };
+        let name = name.to_string_lossy();
         // Hidden, and without an ending that Inspect takes for a log.
         let hidden = directory.join(format!(".{name}.{PARTIAL}"));
         fs::create_dir_all(directory).map_err(LogError::io("make the directory", &path))?;
@@ -119,7 +127,8 @@ impl Recorder {
             Format::Json => Plain::create(directory, &path, &hidden).map(Sink::Json),
         };
         let sink = Mutex::new(Some(sink.map_err(LogError::io("write the beginning", &path))?));
-        Ok(Self { shared: Arc::new(Shared { directory: directory.clone(), path, start, sink }) })
+        let directory = directory.to_path_buf();
+        Ok(Self { shared: Arc::new(Shared { directory, path, start, sink }) })
     }
 
     /// Where the log is, or will be.
@@ -210,7 +219,7 @@ fn header(start: &Start, end: End) -> Map<String, Value> {
 }
 
 /// SHA-256 of a file, in hexadecimal.
-fn digest(path: &Path) -> io::Result<String> {
+pub fn digest(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 17];

@@ -97,7 +97,12 @@ fn metric(metric: &Metric) -> Value {
 
 /// Inspect's list of `EvalScorer`.
 pub(crate) fn described(scorers: &[Scorer], metrics: &[Metric]) -> Vec<Value> {
+    described_as(scorers, &names(scorers), metrics)
+}
+
+/// The same, under these names.
+pub(crate) fn described_as(scorers: &[Scorer], names: &[String], metrics: &[Metric]) -> Vec<Value> {
     let metrics: Vec<Value> = metrics.iter().map(metric).collect();
-    let described = scorers.iter().zip(names(scorers));
+    let described = scorers.iter().zip(names);
     described.map(|(scorer, name)| json!({"name": name, "options": options(scorer), "metrics": metrics})).collect()
 }

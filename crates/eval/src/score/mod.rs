@@ -21,10 +21,10 @@ use serde_json::Value;
 use crate::solve::{State, letters};
 use crate::task::{Location, Sample, Scorer, Task};
 
-pub(crate) use describe::{described, names};
+pub(crate) use describe::{described, described_as, names, names_beside};
 pub(crate) use graders::Panel;
 pub(crate) use metrics::group_name;
-pub(crate) use results::{Judged, reductions, results};
+pub(crate) use results::{Judged, reductions, results, scores};
 pub(crate) use script::by_script;
 
 /// The reason of a score that is none because graders gave none.

@@ -26,7 +26,7 @@ use crate::tools::{Kit, Tool};
 
 pub(crate) use ask::Speaker;
 use ask::ask;
-pub(crate) use choices::letters;
+pub(crate) use choices::{chosen, letters};
 pub(crate) use template::fill_with;
 
 /// What a sample has come to.

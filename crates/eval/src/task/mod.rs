@@ -28,6 +28,7 @@ mod records;
 mod roles;
 mod sample;
 mod scorer;
+mod scoring;
 mod shuffle;
 mod solver;
 #[cfg(test)]
@@ -42,11 +43,13 @@ use model::GenerateConfig;
 use profile::Document;
 use serde_json::{Map, Value};
 
+pub(crate) use check::why_not;
 pub use dollars::{Dollars, ParseDollarsError};
 pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
 pub use judging::{AllGroups, Epochs, Graded, Graders, Location, Metric, Reducer, Rubric, Scorer, Vote};
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
 pub(crate) use scorer::PATTERN_SIZE;
+pub use scoring::Scoring;
 
 /// A task, as its file and the command line say.
 #[derive(Debug, Clone)]

@@ -79,7 +79,7 @@ impl Task {
         if let Some(count) = overrides.epochs.filter(|count| !(1..=MOST_EPOCHS).contains(count)) {
             problems.push(Problem::new(format!("epochs must be from 1 to {MOST_EPOCHS}, found {count}")));
         }
-        if let Some(count) = overrides.epochs {
+        if let Some(count) = overrides.epochs.filter(|count| *count > 0) {
             problems.extend(Epochs { count, reducers: self.epochs.reducers.clone() }.too_few());
         }
         if overrides.model.as_ref().is_some_and(|model| model.trim().is_empty()) {

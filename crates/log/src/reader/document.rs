@@ -97,6 +97,21 @@ pub(super) fn sample(file: &File, length: u64, id: &SampleName, epoch: u32) -> R
     Ok(one.2)
 }
 
+/// Hands over each sample, as it is written.
+pub(super) fn each(file: &File, length: u64, take: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    struct Each<'a>(&'a mut dyn FnMut(&str));
+    impl Ask for Each<'_> {
+        fn wants_samples(&self) -> bool {
+            true
+        }
+        fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
+            (self.0)(sample.get());
+            Ok(())
+        }
+    }
+    read(file, length, &mut Each(take))
+}
+
 /// The summary of each sample.
 pub(super) fn summaries(file: &File, length: u64) -> Result<Vec<Value>, Error> {
     struct Each(Vec<Value>);
