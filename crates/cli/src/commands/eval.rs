@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::Terminal;
 use super::eval_display::Shown;
-use super::{container, env_file, exec, images, input, plan};
+use super::{container, env_file, exec, images, input, plan, score_line};
 use crate::args::EvalArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -43,7 +43,7 @@ const KEY_NAMES: [&str; 11] = [
 const PLACE_NAMES: [&str; 5] = ["FILE", "PATH", "DIR", "SOCK", "ID"];
 
 /// Whether a variable holds a key, by its name.
-fn names_a_key(name: &str) -> bool {
+pub(super) fn names_a_key(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let has = |words: &[&str]| name.split('_').any(|part| words.contains(&part));
     let ends = ["PASSWORD", "PASSWD", "_PWD", "_AUTH"].iter().any(|end| name.ends_with(end));
@@ -321,12 +321,7 @@ fn summary(evaluation: &Evaluation, name: &str, profile: Profile, printer: &mut 
             progress.done, progress.failed, progress.tool_calls, progress.tokens, progress.refused
         )),
     ]];
-    for score in evaluation.results["scores"].as_array().into_iter().flatten() {
-        let metric = |name: &str| score["metrics"][name]["value"].as_f64().unwrap_or_default();
-        let reducer = score["reducer"].as_str().map(|reducer| format!(" ({reducer})")).unwrap_or_default();
-        let scorer = score["name"].as_str().unwrap_or_default();
-        page.push(vec![plain(format!("  {scorer}{reducer}: {:.3} ± {:.3}", metric("accuracy"), metric("stderr")))]);
-    }
+    page.extend(score_line::lines(&evaluation.results));
     if let Some(error) = &evaluation.error {
         page.push(vec![span(Look::Bad, "  error"), plain(format!(": {error}"))]);
     }

@@ -18,6 +18,8 @@ mod plan;
 mod progress;
 mod run;
 mod sandboxes;
+mod score;
+mod score_line;
 mod snapshots;
 mod stream;
 mod terminal;
@@ -39,6 +41,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Profile(ProfileCommand::Choose(arguments)) => choose::choose(&arguments, printer),
         Command::Plan { document } => plan::plan(document, printer),
         Command::Eval(arguments) => eval::run(&arguments, printer),
+        Command::Score(arguments) => score::run(&arguments, printer),
         Command::Log(command) => logs::run(command, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
         Command::Sandbox(command) => sandboxes::run(command, printer),
