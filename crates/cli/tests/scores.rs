@@ -108,7 +108,7 @@ fn what_graders_are_asked_can_be_said() {
     let place = tempfile::tempdir().unwrap();
     write(place.path(), "ask.txt", "{level}: is {answer} like {criterion}? {instructions}");
     let task = "name: own\nprofile: T2.H1.N2\nmodel_roles: {judge: mock/scripted}\nmock: [{text: '{level}'}]\n\
-        dataset: [{id: one, input: [{role: user, content: first}, {role: assistant, content: no}, {role: user, content: last}], target: t, metadata: {level: 7}}]\n\
+        dataset: [{id: one, input: [{role: user, content: first}, {role: assistant, content: nay}, {role: user, content: last}], target: t, metadata: {level: 7}}]\n\
         mock_roles: {judge: [{text: '3/10 or 9/10'}, {text: 'C'}], grader: [{text: 'GRADE: P'}]}\n\
         scorer:\n  - {kind: model_graded_qa, role: judge, template: {file: ask.txt}, instructions: Of ten., grade_pattern: '(\\d+)/10'}\n  \
         - {kind: model_graded_fact, role: judge, grade_pattern: '^C$', include_history: true, template: '{question}|{answer}'}\n  \
@@ -126,7 +126,7 @@ fn what_graders_are_asked_can_be_said() {
         .map(|event| event["input"][0]["content"].as_str().unwrap())
         .collect();
     assert_eq!(prompts[0], "7: is {level} like t? Of ten.");
-    assert_eq!(prompts[1], "first\n\nAssistant: no\n\nUser: last|{level}");
+    assert_eq!(prompts[1], "first\n\nAssistant: nay\n\nUser: last|{level}");
     assert!(prompts[2].contains("QUESTION\nlast\n===="), "{}", prompts[2]);
     assert_eq!(log["eval"]["scorers"][0]["options"]["instructions"], "Of ten.");
 }
@@ -182,12 +182,12 @@ fn metrics_say_how_sure_a_score_is() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("exact (median): 0.750 ± ") && said.contains(" [0."), "{said}");
     // Fewer epochs than a reducer needs are refused, wherever they are stated.
-    let (code, _, messages) = ended(place.path(), &[&path, "--epochs", "2"]);
-    assert!(code == 2 && messages.contains("`at_least_3` needs 3 epochs, and there are 2"), "{messages}");
+    let (code, said, _) = ended(place.path(), &[&path, "--epochs", "2"]);
+    assert!(code == 2 && said.to_string().contains("`at_least_3` needs 3 epochs, and there are 2"), "{said}");
 }
 
 const WORDS: &str = "name: words\nprofile: T2.H1.N2\nmodel: mock/echo\nscorer: exact\nmetadata: {owner: us}\ndataset:\n  \
-    - {id: a/b, input: 'the answer is 42', target: '42', metadata: {n: 1}}\n  - {id: two, input: 'no hunter2-is-long idea', target: '7'}\n";
+    - {id: a/b, input: 'the answer is 42', target: '42', metadata: {level: 1}}\n  - {id: two, input: 'no hunter2-is-long idea', target: '7'}\n";
 
 #[test]
 fn a_log_is_judged_again_into_a_new_one() {
@@ -251,8 +251,8 @@ fn a_log_is_judged_again_into_a_new_one() {
     assert_eq!(over["results"]["scores"].as_array().unwrap().len(), 1);
     assert_eq!(log["eval"]["metadata"]["ringfence_scored"].as_array().unwrap().len(), 2);
     // Nothing is ever replaced.
-    let (code, _, messages) = score(place.path(), new_path, &["--scorer", "exact", "--output", path]);
-    assert!(code == 2 && messages.contains("is there already"), "{messages}");
+    let (code, said, _) = score(place.path(), new_path, &["--scorer", "exact", "--output", path]);
+    assert!(code == 2 && said.to_string().contains("is there already"), "{said}");
 }
 
 #[test]
@@ -265,14 +265,18 @@ fn what_a_log_cannot_be_judged_by_is_said_first() {
         (vec!["--scorer", "{kind: script, script: 'true'}"], "which a log does not hold"),
         (vec!["--scorer", "f2"], "did you mean `f1`?"),
         (vec!["--scorer", "exact", "--metric", "acuracy"], "did you mean `accuracy`?"),
-        (vec!["--scorer", "exact", "--metric", "{grouped: {by: n}}"], "the sample `two` has no `n` in its `metadata`"),
+        (
+            vec!["--scorer", "exact", "--metric", "{grouped: {by: level}}"],
+            "the sample `two` has no `level` in its `metadata`",
+        ),
         (vec!["--scorer", "exact", "--epochs-reducer", "pass_at_2"], "`pass_at_2` needs 2 epochs, and there are 1"),
         (vec!["--scorer", "choice"], "is not the letter of one of its choices"),
         (vec!["--scorer", "model_graded_qa", "--model-role", "grader=nobody/x"], "nobody/x"),
+        (vec!["--scorer", "model_graded_qa"], "nobody has the role `grader`"),
         (vec!["--scorer", "exact", "--output", "x.txt"], "neither in .eval nor in .json"),
     ] {
-        let (code, _, messages) = score(place.path(), path, &arguments);
-        assert!(code == 2 && messages.contains(word), "{arguments:?}: {messages}");
+        let (code, said, _) = score(place.path(), path, &arguments);
+        assert!(code == 2 && said.to_string().contains(word), "{arguments:?}: {said}");
     }
     let logs = std::fs::read_dir(place.path().join("logs")).unwrap().count();
     assert_eq!(logs, 2, "nothing was written");

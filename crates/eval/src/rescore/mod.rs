@@ -114,6 +114,11 @@ impl Prepared {
         if let Some(problem) = epochs.too_few() {
             return Err(wrong(problem));
         }
+        // A log may be anybody's: it does not choose whom we ask.
+        if let Some(role) = vacant(&scoring) {
+            let hint = format!("name somebody: --model-role {role}=MODEL, or `model` in the scorer");
+            return Err(wrong(Problem::new(format!("nobody has the role `{role}`")).hint(hint)));
+        }
         let digest = log::digest(path).map_err(|source| ReadError::Io { path: path.to_path_buf(), source })?;
         let task =
             task(scoring, epochs, &before).ok_or_else(|| wrong(Problem::new("it says nothing of its evaluation")))?;
@@ -130,19 +135,21 @@ impl Prepared {
     }
 }
 
+/// A role that somebody is to judge in, and nobody has.
+fn vacant(scoring: &Scoring) -> Option<&str> {
+    scoring.scorers.iter().find_map(|scorer| match scorer {
+        Scorer::Graded(graded) => match &graded.graders {
+            Graders::Role(role) => (!scoring.model_roles.contains_key(role)).then_some(role.as_str()),
+            Graders::Models(_) => None,
+        },
+        _ => None,
+    })
+}
+
 /// A task that says no more than how answers are judged.
 fn task(scoring: Scoring, epochs: Epochs, before: &Before) -> Option<Task> {
     let spec = before.spec();
     let name = spec["task"].as_str()?.to_owned();
-    // Whoever answered judges, where a role has nobody: as in the evaluation itself.
-    let falls_back = scoring.scorers.iter().any(|scorer| match scorer {
-        Scorer::Graded(graded) => match &graded.graders {
-            Graders::Role(role) => !scoring.model_roles.contains_key(role),
-            Graders::Models(_) => false,
-        },
-        _ => false,
-    });
-    let model = spec["model"].as_str().filter(|_| falls_back).map(str::to_owned);
     Some(Task {
         document: Document::bare(NOWHERE.parse::<Profile>().ok()?, scoring.origin.clone()),
         origin: scoring.origin,
@@ -154,7 +161,7 @@ fn task(scoring: Scoring, epochs: Epochs, before: &Before) -> Option<Task> {
         epochs,
         limits: Limits::default(),
         run_limits: RunLimits::default(),
-        model,
+        model: None,
         generate: ::model::GenerateConfig::default(),
         model_roles: scoring.model_roles,
         mock: Vec::new(),
