@@ -26,8 +26,8 @@ mod zipped;
 
 pub use error::LogError;
 pub use name::{Format, SampleName};
-pub use reader::{ReadError, Reader};
-pub use recorder::{End, Finished, Recorder, Start, Status};
+pub use reader::{Glance, ReadError, Reader};
+pub use recorder::{End, Finished, Recorder, Start, Status, digest};
 pub use redact::Redactor;
 pub use sample::{SampleEnd, SampleRecorder};
 pub use time::rfc3339;
