@@ -3,25 +3,30 @@
 use profile::Plan;
 use serde_json::{Map, Value, json};
 
-use crate::Job;
 use crate::journal::unique;
 use crate::score;
 use crate::solve;
 use crate::task::{Reducer, Solver};
+use crate::{Earlier, Job};
 
 /// Inspect's `eval`: its own fields, and ours under `metadata.ringfence` and `sandbox`.
-pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
+///
+/// `kept` is what is said of an earlier log that it goes on from.
+pub(crate) fn spec(job: &Job, created: &str, eval_id: &str, kept: Option<&Value>) -> Value {
     let task = &job.task;
     let ids: Vec<Value> = task.dataset.samples.iter().map(|sample| sample.id.to_json()).collect();
     let scorers: Vec<Value> = score::names(&task.scorers).into_iter().map(|name| json!({"name": name})).collect();
     let mut metadata = task.metadata.clone();
-    metadata.insert("ringfence".into(), own(job));
+    metadata.insert("ringfence".into(), own(job, kept));
+    // Logs that go on from each other are of one task, as Inspect has it.
+    let task_id = job.earlier.as_ref().and_then(Earlier::task_id).map_or_else(unique, str::to_owned);
     json!({
+        "eval_set_id": job.set.as_ref().map(|(id, _)| id),
         "eval_id": eval_id,
         "run_id": unique(),
         "created": created,
         "task": task.name,
-        "task_id": unique(),
+        "task_id": task_id,
         "task_version": 0,
         "task_file": task.origin,
         "task_args": task.parameters,
@@ -44,7 +49,7 @@ pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
 }
 
 /// What is ours: the contract, and what it rests on.
-fn own(job: &Job) -> Value {
+fn own(job: &Job, kept: Option<&Value>) -> Value {
     let Plan { controls, affordances, withheld, residual, image, .. } = &job.plan;
     json!({
         "requested": job.requested,
@@ -63,6 +68,9 @@ fn own(job: &Job) -> Value {
         }),
         "model": {"unsent": job.model.unsent()},
         "host": job.facts,
+        "invocation": job.invocation,
+        "kept": kept,
+        "set_key": job.set.as_ref().map(|(_, key)| key),
     })
 }
 

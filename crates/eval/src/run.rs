@@ -1,6 +1,6 @@
 //! All samples of an evaluation: as many at the same time as may be, and a log that opens whatever happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::approval::{Context, Key, Person, Policy};
 use crate::audit::Audit;
 use crate::display::{Counters, Display, Progress};
+use crate::earlier::Earlier;
+use crate::invocation::Invocation;
 use crate::journal::{now, unique};
 use crate::model::Chosen;
 use crate::place::{PlaceError, Places};
@@ -37,6 +39,40 @@ pub enum FailOn {
     Count(u64),
     /// Never.
     Never,
+}
+
+/// A text that does not say when failed samples fail an evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("write true, false, a count, or a share such as 0.1")]
+pub struct ParseFailOnError;
+
+impl std::str::FromStr for FailOn {
+    type Err = ParseFailOnError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "true" => return Ok(Self::Any),
+            "false" => return Ok(Self::Never),
+            _ => {}
+        }
+        if let Ok(count) = text.parse::<u64>() {
+            return Ok(Self::Count(count));
+        }
+        let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
+        share.map(Self::Share).ok_or(ParseFailOnError)
+    }
+}
+
+impl std::fmt::Display for FailOn {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Any => out.write_str("true"),
+            Self::Never => out.write_str("false"),
+            // A share of 0 is not a count of 0, but they mean the same.
+            Self::Share(share) => share.fmt(out),
+            Self::Count(count) => count.fmt(out),
+        }
+    }
 }
 
 /// How an evaluation runs.
@@ -97,6 +133,12 @@ pub struct Job {
     pub facts: Value,
     /// The version of the task's files, for the log.
     pub revision: Option<Value>,
+    /// How it was asked for, so that it can be run again.
+    pub invocation: Invocation,
+    /// An earlier log of the same, whose finished samples are kept.
+    pub earlier: Option<Earlier>,
+    /// The set that it is a part of: the set's id, and which part.
+    pub set: Option<(String, String)>,
 }
 
 /// How an evaluation ended.
@@ -123,6 +165,9 @@ pub enum EvalFailure {
     /// The audit chain cannot be written.
     #[error("cannot write the audit chain")]
     Audit(#[from] log::audit::AuditError),
+    /// The earlier log cannot be read.
+    #[error("cannot read the earlier log")]
+    Earlier(#[from] log::ReadError),
     /// There is no place to work in.
     #[error("there is no sandbox to work in")]
     Place(#[from] PlaceError),
@@ -145,15 +190,19 @@ pub async fn evaluate(
         job.redactor.value(&mut value);
         value
     };
+    let kept = job.earlier.as_ref().map_or(Ok(Vec::new()), |earlier| earlier.kept(&job.task))?;
+    let told = job.earlier.as_ref().map(|earlier| earlier.told(kept.len()));
     let start = Start {
-        spec: without_secrets(header::spec(&job, &created, &eval_id)),
+        spec: without_secrets(header::spec(&job, &created, &eval_id, told.as_ref())),
         plan: without_secrets(header::plan(&job)),
         task: job.task.name.clone(),
         eval_id: eval_id.clone(),
         created: created.clone(),
     };
-    let recorder = Recorder::create(&job.settings.log_directory, job.settings.format, start)?;
-    let audit = Audit::new(log::audit::Audit::create(&log::audit::Audit::beside(&recorder.path()))?);
+    let (directory, format) = (&job.settings.log_directory, job.settings.format);
+    // The chain first: wherever we are killed, a log has its chain.
+    let chain = log::audit::Audit::beside(&Recorder::place(directory, format, &start)?);
+    let audit = Audit::new(log::audit::Audit::create(&chain)?);
     audit.record(
         "start",
         json!({
@@ -161,9 +210,22 @@ pub async fn evaluate(
             "approval": job.policy.to_json(), "key": if job.audit_key.is_some() { "given" } else { "random" },
         }),
     )?;
+    if let Some(told) = told {
+        audit.record("kept", told)?;
+    }
     for affordance in &job.plan.affordances {
         audit.record("affordance", json!(affordance))?;
     }
+    let (glances, kept): (Vec<_>, Vec<_>) =
+        kept.into_iter().map(|kept| (kept.glance, (kept.index, kept.judged, kept.usage))).unzip();
+    let copied = job.earlier.as_ref().map(|earlier| (earlier.reader(), glances.as_slice()));
+    let recorder = Recorder::create_with(directory, format, start, copied).inspect_err(|_| {
+        // A chain of nothing is nothing.
+        let _ = std::fs::remove_file(&chain);
+    })?;
+    let kept: Vec<Before> = std::iter::zip(glances, kept)
+        .map(|(glance, (index, judged, usage))| Before { index, epoch: glance.epoch, judged, usage })
+        .collect();
     let granted = granted(&job.plan.affordances);
     let total = job.task.dataset.samples.len() * job.task.epochs.count as usize;
     let plan = Arc::new(job.plan);
@@ -206,7 +268,7 @@ pub async fn evaluate(
         search,
     });
     let all = Run { shared: Arc::clone(&shared), display, cancel, settings: job.settings };
-    let outcome = all.samples(total).await?;
+    let outcome = all.samples(total, kept).await?;
     let evaluation = finish(&shared, &recorder, &audit, &created, outcome)?;
     drop(all);
     if let Some(places) = Arc::into_inner(shared).and_then(|shared| shared.places) {
@@ -223,9 +285,18 @@ struct Run {
     settings: Settings,
 }
 
+/// A sample that was finished before.
+struct Before {
+    index: usize,
+    epoch: u32,
+    judged: Judged,
+    usage: BTreeMap<String, Usage>,
+}
+
 /// What the samples came to.
 struct Outcome {
-    judged: Vec<Judged>,
+    /// With their epochs.
+    judged: Vec<(u32, Judged)>,
     usage: BTreeMap<String, Usage>,
     progress: Progress,
     cancelled: bool,
@@ -234,14 +305,22 @@ struct Outcome {
 
 impl Run {
     /// Starts samples as others end, and takes what they give.
-    async fn samples(&self, total: usize) -> Result<Outcome, EvalFailure> {
+    async fn samples(&self, total: usize, kept: Vec<Before>) -> Result<Outcome, EvalFailure> {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let progress = Progress { total: count(total), ..Progress::default() };
+        let before = count(kept.len());
+        let progress = Progress { total: count(total), kept: before, done: before, ..Progress::default() };
         let mut outcome =
             Outcome { judged: Vec::new(), usage: BTreeMap::new(), progress, cancelled: false, error: None };
+        let mut finished = HashSet::new();
+        for Before { index, epoch, judged, usage } in kept {
+            finished.insert((index, epoch));
+            outcome.judged.push((epoch, judged));
+            outcome.add(usage);
+        }
         let epochs = self.shared.task.epochs.count;
         let samples = self.shared.task.dataset.samples.len();
-        let mut next = (1..=epochs).flat_map(|epoch| (0..samples).map(move |index| (index, epoch)));
+        let next = (1..=epochs).flat_map(|epoch| (0..samples).map(move |index| (index, epoch)));
+        let mut next = next.filter(|one| !finished.contains(one));
         let mut running = JoinSet::new();
         loop {
             while running.len() < self.settings.max_samples.max(1) && outcome.error.is_none() {
@@ -280,9 +359,7 @@ impl Run {
 
     fn take(&self, ended: Ended, outcome: &mut Outcome) {
         outcome.progress.done += 1;
-        for (model, usage) in ended.usage {
-            outcome.usage.entry(model).or_default().add(&usage);
-        }
+        outcome.add(ended.usage);
         if let Some(error) = ended.error {
             outcome.progress.failed += 1;
             let failed = outcome.progress.failed;
@@ -297,7 +374,7 @@ impl Run {
                 outcome.error.get_or_insert(error);
             }
         } else {
-            outcome.judged.push(ended.judged);
+            outcome.judged.push((ended.epoch, ended.judged));
         }
     }
 
@@ -308,12 +385,20 @@ impl Run {
         progress.tokens = self.shared.counters.tokens();
         progress.refused = self.shared.places.as_ref().map_or(0, Places::refused_connections);
         let first = self.shared.scorers.first();
-        let values = outcome.judged.iter().filter_map(|judged| Some(worth(&judged.scores.get(first?)?.value)));
+        let values = outcome.judged.iter().filter_map(|(_, judged)| Some(worth(&judged.scores.get(first?)?.value)));
         let values: Vec<f64> = values.collect();
         #[expect(clippy::cast_precision_loss, reason = "a count of samples")]
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         progress.score = (!values.is_empty()).then_some(mean);
         self.display.update(progress);
+    }
+}
+
+impl Outcome {
+    fn add(&mut self, usage: BTreeMap<String, Usage>) {
+        for (model, usage) in usage {
+            self.usage.entry(model).or_default().add(&usage);
+        }
     }
 }
 
@@ -329,6 +414,11 @@ fn finish(
         shared.redactor.value(&mut value);
         value
     };
+    // In one order, whoever was ready first and however often it was begun: then results are the same to the last digit.
+    outcome
+        .judged
+        .sort_by(|(epoch, one), (other_epoch, other)| (&one.sample, epoch).cmp(&(&other.sample, other_epoch)));
+    let judged: Vec<Judged> = outcome.judged.into_iter().map(|(_, judged)| judged).collect();
     outcome.error = outcome.error.map(|error| shared.redactor.text(&error).into_owned());
     let status = match (&outcome.error, outcome.cancelled) {
         (Some(_), _) => Status::Error,
@@ -338,9 +428,8 @@ fn finish(
     audit.record("end", json!({"done": outcome.progress.done, "failed": outcome.progress.failed}))?;
     let head = audit.head();
     let (epochs, total) = (&shared.task.epochs, shared.task.dataset.samples.len() * shared.task.epochs.count as usize);
-    let results =
-        without_secrets(score::results(&outcome.judged, &shared.scorers, &epochs.reducers, epochs.count, total));
-    let reductions = without_secrets(score::reductions(&outcome.judged, &shared.scorers, &epochs.reducers));
+    let results = without_secrets(score::results(&judged, &shared.scorers, &epochs.reducers, epochs.count, total));
+    let reductions = without_secrets(score::reductions(&judged, &shared.scorers, &epochs.reducers));
     let finished = recorder.finish(End {
         status,
         results: Some(results.clone()),

@@ -46,6 +46,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) judged: Judged,
+    pub(crate) epoch: u32,
     pub(crate) error: Option<String>,
     pub(crate) usage: BTreeMap<String, log::message::Usage>,
 }
@@ -100,7 +101,7 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         }
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
-    Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, usage: state.usage })
+    Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, epoch, error, usage: state.usage })
 }
 
 /// What the agent may use and why, and what not: told before it is asked anything.

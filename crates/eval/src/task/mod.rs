@@ -23,6 +23,7 @@ mod sample;
 mod scorer;
 mod shuffle;
 mod solver;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod when;
@@ -37,6 +38,7 @@ use serde_json::{Map, Value};
 
 pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
+pub use sources::Sources;
 
 /// A task, as its file and the command line say.
 #[derive(Debug, Clone)]
@@ -69,6 +71,8 @@ pub struct Task {
     pub metadata: Map<String, Value>,
     /// The parameters in force, by name.
     pub parameters: BTreeMap<String, Value>,
+    /// What it was read from.
+    pub sources: Sources,
 }
 
 /// The samples of a task.
