@@ -10,12 +10,13 @@ use log::audit::{self, Audit, AuditError, Head};
 use log::event::Score;
 use log::message::Usage;
 use log::{Glance, ReadError, Reader, SampleName, Status};
-use serde::Deserialize as _;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use crate::invocation::Invocation;
 use crate::score::Judged;
+use crate::solve::Spent;
 use crate::task::Task;
 
 /// Why a log cannot be gone on from.
@@ -82,13 +83,17 @@ pub struct Earlier {
     invocation: Invocation,
 }
 
+fn usage(value: &Value) -> Option<BTreeMap<String, Usage>> {
+    if value.is_null() { Some(BTreeMap::new()) } else { Deserialize::deserialize(value).ok() }
+}
+
 /// A finished sample of an earlier log.
 pub(crate) struct Kept {
     /// Its place among the samples of the task.
     pub(crate) index: usize,
     pub(crate) glance: Glance,
     pub(crate) judged: Judged,
-    pub(crate) usage: BTreeMap<String, Usage>,
+    pub(crate) spent: Spent,
 }
 
 impl Earlier {
@@ -191,12 +196,11 @@ impl Earlier {
                 Value::Null => BTreeMap::new(),
                 scores => BTreeMap::<String, Score>::deserialize(scores).ok()?,
             };
-            let usage = match &glance.model_usage {
-                Value::Null => BTreeMap::new(),
-                usage => BTreeMap::<String, Usage>::deserialize(usage).ok()?,
-            };
+            let mut spent = Spent::default();
+            spent.by_model = usage(&glance.model_usage)?;
+            spent.by_role = usage(&glance.role_usage)?;
             let judged = Judged { sample: samples.get(index)?.id.clone(), scores };
-            Some(Kept { index, glance, judged, usage })
+            Some(Kept { index, glance, judged, spent })
         });
         Ok(kept.collect())
     }

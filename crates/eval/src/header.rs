@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::journal::unique;
 use crate::score;
 use crate::solve;
-use crate::task::{Reducer, Solver};
+use crate::task::{Dollars, Reducer, RunLimits, Solver};
 use crate::{Earlier, Job};
 
 /// Inspect's `eval`: its own fields, and ours under `metadata.ringfence` and `sandbox`.
@@ -36,10 +36,11 @@ pub(crate) fn spec(job: &Job, created: &str, eval_id: &str, kept: Option<&Value>
             "shuffled": task.dataset.shuffled,
         },
         "sandbox": {"type": "ringfence", "config": job.plan.profile.to_string()},
-        "model": job.model.name(),
-        "model_generate_config": job.model.config,
-        "model_base_url": job.model.address(),
+        "model": job.models.agent().name(),
+        "model_generate_config": job.models.agent().config,
+        "model_base_url": job.models.agent().address(),
         "model_args": {},
+        "model_roles": job.models.roles_json(),
         "config": config(job),
         "revision": job.revision,
         "packages": {"ringfence": env!("CARGO_PKG_VERSION")},
@@ -66,11 +67,21 @@ fn own(job: &Job, kept: Option<&Value>) -> Value {
             policy["means"] = json!(approval.summary());
             policy
         }),
-        "model": {"unsent": job.model.unsent()},
+        "model": {"unsent": job.models.agent().unsent()},
+        "run_limits": run_limits(&job.task.run_limits),
         "host": job.facts,
         "invocation": job.invocation,
         "kept": kept,
         "set_key": job.set.as_ref().map(|(_, key)| key),
+    })
+}
+
+/// What all samples together may use up; absent means without end.
+fn run_limits(limits: &RunLimits) -> Value {
+    let RunLimits { time, sums } = limits;
+    json!({
+        "time": time.map(|millis| millis / 1000), "working": sums.working.map(|millis| millis / 1000),
+        "messages": sums.messages, "tokens": sums.tokens, "cost": sums.cost.map(Dollars::amount),
     })
 }
 
@@ -93,6 +104,7 @@ fn config(job: &Job) -> Value {
     config.insert("approval".into(), json!(approval));
     config.insert("message_limit".into(), json!(task.limits.messages));
     config.insert("token_limit".into(), json!(task.limits.tokens));
+    config.insert("cost_limit".into(), json!(task.limits.cost.map(Dollars::amount)));
     config.insert("time_limit".into(), json!(plan.limits.time.amount.0 / 1000));
     config.insert("working_limit".into(), json!(task.limits.working.map(|millis| millis / 1000)));
     config.insert("max_samples".into(), json!(job.settings.max_samples));

@@ -42,7 +42,7 @@ pub struct Invocation {
     pub model: Option<String>,
     /// Other models of roles.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub model_roles: BTreeMap<String, String>,
+    pub model_roles: BTreeMap<String, Vec<String>>,
     /// Which samples, by position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
@@ -52,6 +52,9 @@ pub struct Invocation {
     /// How often each is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u32>,
+    /// Other limits, by the name of their option without `-limit`, such as `token` and `run-token`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, String>,
     /// Names of environment entries that were granted, without their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,

@@ -4,6 +4,7 @@
 
 mod approval;
 mod audit;
+mod budget;
 mod check;
 mod display;
 mod earlier;
@@ -26,7 +27,7 @@ pub use check::check;
 pub use display::{Display, Progress};
 pub use earlier::{Earlier, EarlierError};
 pub use invocation::Invocation;
-pub use model::{Chosen, DEFAULT_MODEL, ModelError};
+pub use model::{Chosen, DEFAULT_MODEL, ModelError, Models};
 pub use place::PlaceError;
 pub use run::{EvalFailure, Evaluation, FailOn, Job, ParseFailOnError, Settings, Surroundings, evaluate};
 pub use tools::{Keys, MissingKey};

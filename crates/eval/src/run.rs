@@ -16,14 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Context, Key, Person, Policy};
 use crate::audit::Audit;
+use crate::budget::Budget;
 use crate::display::{Counters, Display, Progress};
 use crate::earlier::Earlier;
 use crate::invocation::Invocation;
 use crate::journal::{now, unique};
-use crate::model::Chosen;
+use crate::model::Models;
 use crate::place::{PlaceError, Places};
 use crate::sample::{self, Ended, Shared};
 use crate::score::{self, Judged};
+use crate::solve::Spent;
 use crate::task::Task;
 use crate::tools::{Keys, Search, Tool};
 use crate::{header, score::worth};
@@ -114,7 +116,7 @@ pub struct Job {
     /// A sandbox of the plan, where containers are wanted.
     pub request: Option<sandbox::Request>,
     /// Who answers.
-    pub model: Chosen,
+    pub models: Models,
     /// What the agent's commands find set.
     pub surroundings: Surroundings,
     /// How it runs.
@@ -217,14 +219,14 @@ pub async fn evaluate(
         audit.record("affordance", json!(affordance))?;
     }
     let (glances, kept): (Vec<_>, Vec<_>) =
-        kept.into_iter().map(|kept| (kept.glance, (kept.index, kept.judged, kept.usage))).unzip();
+        kept.into_iter().map(|kept| (kept.glance, (kept.index, kept.judged, kept.spent))).unzip();
     let copied = job.earlier.as_ref().map(|earlier| (earlier.reader(), glances.as_slice()));
     let recorder = Recorder::create_with(directory, format, start, copied).inspect_err(|_| {
         // A chain of nothing is nothing.
         let _ = std::fs::remove_file(&chain);
     })?;
     let kept: Vec<Before> = std::iter::zip(glances, kept)
-        .map(|(glance, (index, judged, usage))| Before { index, epoch: glance.epoch, judged, usage })
+        .map(|(glance, (index, judged, spent))| Before { index, epoch: glance.epoch, judged, spent })
         .collect();
     let granted = granted(&job.plan.affordances);
     let total = job.task.dataset.samples.len() * job.task.epochs.count as usize;
@@ -252,10 +254,11 @@ pub async fn evaluate(
     let approvals = Arc::new(Context { policy: job.policy, person: job.person, key, redactor: Arc::clone(&redactor) });
     let shared = Arc::new(Shared {
         scorers: score::names(&job.task.scorers),
+        budget: Budget::new(job.task.run_limits),
         task: job.task,
         plan_hash: plan.hash(),
         plan,
-        model: job.model,
+        models: job.models,
         places,
         recorder: recorder.clone(),
         audit: audit.clone(),
@@ -290,7 +293,7 @@ struct Before {
     index: usize,
     epoch: u32,
     judged: Judged,
-    usage: BTreeMap<String, Usage>,
+    spent: Spent,
 }
 
 /// What the samples came to.
@@ -298,6 +301,7 @@ struct Outcome {
     /// With their epochs.
     judged: Vec<(u32, Judged)>,
     usage: BTreeMap<String, Usage>,
+    role_usage: BTreeMap<String, Usage>,
     progress: Progress,
     cancelled: bool,
     error: Option<String>,
@@ -309,20 +313,33 @@ impl Run {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let before = count(kept.len());
         let progress = Progress { total: count(total), kept: before, done: before, ..Progress::default() };
-        let mut outcome =
-            Outcome { judged: Vec::new(), usage: BTreeMap::new(), progress, cancelled: false, error: None };
+        let mut outcome = Outcome {
+            judged: Vec::new(),
+            usage: BTreeMap::new(),
+            role_usage: BTreeMap::new(),
+            progress,
+            cancelled: false,
+            error: None,
+        };
         let mut finished = HashSet::new();
-        for Before { index, epoch, judged, usage } in kept {
+        for Before { index, epoch, judged, spent } in kept {
             finished.insert((index, epoch));
             outcome.judged.push((epoch, judged));
-            outcome.add(usage);
+            outcome.add(spent);
         }
+        let budget = &self.shared.budget;
+        let deadline = budget.time().map(|time| tokio::time::Instant::now() + time);
         let epochs = self.shared.task.epochs.count;
         let samples = self.shared.task.dataset.samples.len();
         let next = (1..=epochs).flat_map(|epoch| (0..samples).map(move |index| (index, epoch)));
         let mut next = next.filter(|one| !finished.contains(one));
         let mut running = JoinSet::new();
         loop {
+            if let Some(over) = budget.over() {
+                outcome.error.get_or_insert_with(|| {
+                    format!("{}: no more samples are begun, and none that were under way are scored", over.message)
+                });
+            }
             while running.len() < self.settings.max_samples.max(1) && outcome.error.is_none() {
                 let Some((index, epoch)) = next.next() else { break };
                 let shared = Arc::clone(&self.shared);
@@ -336,6 +353,10 @@ impl Run {
                     None
                 }
                 ended = running.join_next() => ended,
+                () = until(deadline), if budget.over().is_none() => {
+                    budget.end_time();
+                    continue;
+                }
             };
             let Some(ended) = ended else { break };
             match ended {
@@ -359,7 +380,7 @@ impl Run {
 
     fn take(&self, ended: Ended, outcome: &mut Outcome) {
         outcome.progress.done += 1;
-        outcome.add(ended.usage);
+        outcome.add(ended.spent);
         if let Some(error) = ended.error {
             outcome.progress.failed += 1;
             let failed = outcome.progress.failed;
@@ -395,10 +416,21 @@ impl Run {
 }
 
 impl Outcome {
-    fn add(&mut self, usage: BTreeMap<String, Usage>) {
-        for (model, usage) in usage {
+    fn add(&mut self, spent: Spent) {
+        for (model, usage) in spent.by_model {
             self.usage.entry(model).or_default().add(&usage);
         }
+        for (role, usage) in spent.by_role {
+            self.role_usage.entry(role).or_default().add(&usage);
+        }
+    }
+}
+
+/// Waits for a time; for ever where there is none.
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -433,7 +465,9 @@ fn finish(
     let finished = recorder.finish(End {
         status,
         results: Some(results.clone()),
-        stats: json!({"started_at": started, "completed_at": now(), "model_usage": outcome.usage}),
+        stats: json!({
+            "started_at": started, "completed_at": now(), "model_usage": outcome.usage, "role_usage": outcome.role_usage,
+        }),
         error: outcome.error.as_deref().map(log::event::EvalError::new),
         reductions: Some(reductions),
         metadata: [
