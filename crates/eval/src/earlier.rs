@@ -138,6 +138,11 @@ impl Earlier {
         &self.invocation
     }
 
+    /// How it is kept.
+    pub fn format(&self) -> log::Format {
+        self.reader.format()
+    }
+
     /// How it ended.
     pub fn status(&self) -> Status {
         self.reader.status()

@@ -62,11 +62,7 @@ fn own(job: &Job, kept: Option<&Value>) -> Value {
         "withheld": withheld,
         "residual": residual,
         "image": image,
-        "approval": job.plan.approval.as_ref().map(|approval| {
-            let mut policy = job.policy.to_json();
-            policy["means"] = json!(approval.summary());
-            policy
-        }),
+        "approval": approval(job),
         "model": {"unsent": job.models.agent().unsent()},
         "run_limits": run_limits(&job.task.run_limits),
         "host": job.facts,
@@ -83,6 +79,23 @@ fn run_limits(limits: &RunLimits) -> Value {
         "time": time.map(|millis| millis / 1000), "working": sums.working.map(|millis| millis / 1000),
         "messages": sums.messages, "tokens": sums.tokens, "cost": sums.cost.map(Dollars::amount),
     })
+}
+
+/// Who is asked about calls.
+fn approval(job: &Job) -> Option<Value> {
+    let approval = job.plan.approval.as_ref()?;
+    let mut policy = job.policy.to_json();
+    policy["means"] = json!(approval.summary());
+    Some(policy)
+}
+
+impl Job {
+    /// Who is asked about calls, as the log will have it.
+    pub fn approval(&self) -> Value {
+        let mut approval = json!(approval(self));
+        self.redactor.value(&mut approval);
+        approval
+    }
 }
 
 fn config(job: &Job) -> Value {

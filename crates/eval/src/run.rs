@@ -86,6 +86,8 @@ pub struct Settings {
     pub max_sandboxes: usize,
     /// When failed samples fail it.
     pub fail_on: FailOn,
+    /// How often a sample that fails is tried again.
+    pub retry_on_error: u32,
     /// Where the log goes.
     pub log_directory: PathBuf,
     /// Its format.

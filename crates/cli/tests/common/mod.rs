@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use image::Digest;
 
 pub(crate) mod evaluation;
+pub(crate) mod logs;
 pub(crate) mod terminal;
 
 pub(crate) fn is_root() -> bool {

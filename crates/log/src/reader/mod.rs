@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::zip::{self, Entry};
-use crate::{LogError, SampleName, Status, name};
+use crate::{Format, LogError, SampleName, Status, name};
 
 pub use glance::Glance;
 
@@ -107,6 +107,14 @@ impl Reader {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// How it is kept.
+    pub fn format(&self) -> Format {
+        match self.kind {
+            Kind::Eval(_) => Format::Eval,
+            Kind::Json => Format::Json,
+        }
     }
 
     /// What is known of these samples without holding their events: in the order in which they are asked for, nothing for
