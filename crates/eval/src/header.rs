@@ -123,6 +123,9 @@ fn config(job: &Job) -> Value {
     config.insert("max_samples".into(), json!(job.settings.max_samples));
     config.insert("max_sandboxes".into(), json!(job.settings.max_sandboxes));
     config.insert("log_samples".into(), json!(true));
+    if job.settings.retry_on_error > 0 {
+        config.insert("retry_on_error".into(), json!(job.settings.retry_on_error));
+    }
     Value::Object(config)
 }
 

@@ -78,6 +78,27 @@ impl Invocation {
     /// The version of this record.
     pub const SCHEMA: &str = "ringfence.invocation/1";
 
+    /// What of two wishes is not the same, apart from how they are run; nothing if they are the same.
+    pub fn differs(&self, other: &Self) -> Option<&'static str> {
+        let run = |name: &str| name.starts_with("run-");
+        let limits = |one: &Self| -> BTreeMap<String, String> {
+            one.limits.clone().into_iter().filter(|(name, _)| !run(name)).collect()
+        };
+        let same = [
+            (self.sources == other.sources, "the task's files have changed"),
+            (self.parameters == other.parameters, "other parameters are given"),
+            (self.profile == other.profile, "another profile is given"),
+            (self.approval == other.approval, "another approval policy is given"),
+            (self.model_roles == other.model_roles, "other models of roles are given"),
+            (self.limit == other.limit, "other samples are chosen"),
+            (self.sample_ids == other.sample_ids, "other samples are chosen"),
+            (self.epochs == other.epochs, "other epochs are given"),
+            (limits(self) == limits(other), "other limits are given"),
+            (self.environment == other.environment, "other environment entries are granted"),
+        ];
+        same.into_iter().find(|(same, _)| !same).map(|(_, what)| what)
+    }
+
     /// Reads it back from a log. What this version does not know is an error: it may be what matters.
     pub(crate) fn read(value: &Value) -> Result<Self, String> {
         if value["schema"] != Self::SCHEMA {

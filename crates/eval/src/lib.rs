@@ -29,5 +29,5 @@ pub use earlier::{Earlier, EarlierError};
 pub use invocation::Invocation;
 pub use model::{Chosen, DEFAULT_MODEL, ModelError, Models};
 pub use place::PlaceError;
-pub use run::{EvalFailure, Evaluation, FailOn, Job, ParseFailOnError, Settings, Surroundings, evaluate};
+pub use run::{EvalFailure, Evaluation, FailOn, Job, ParseFailOnError, Settings, Surroundings, evaluate, unique_name};
 pub use tools::{Keys, MissingKey};

@@ -145,6 +145,22 @@ pub struct Job {
     pub set: Option<(String, String)>,
 }
 
+impl Job {
+    /// Which part of a set it is: the same for the same task file, parameters and models, whatever else changes.
+    pub fn key(&self) -> String {
+        let Invocation { task_path, parameters, model_roles, .. } = &self.invocation;
+        let (name, model) = (&self.task.name, self.models.agent().name());
+        // Maps of text are sorted by their keys, so there is one form.
+        let key = json!([name, task_path, parameters, model, model_roles]);
+        crate::task::sha256(key.to_string().as_bytes())
+    }
+}
+
+/// A name that nobody else has, such as a set's.
+pub fn unique_name() -> String {
+    unique()
+}
+
 /// How an evaluation ended.
 #[derive(Debug)]
 pub struct Evaluation {
@@ -271,6 +287,7 @@ pub async fn evaluate(
         counters: Counters::default(),
         looks: Arc::default(),
         search,
+        retry_on_error: job.settings.retry_on_error,
     });
     let all = Run { shared: Arc::clone(&shared), display, cancel, settings: job.settings };
     let outcome = all.samples(total, kept).await?;
@@ -382,7 +399,9 @@ impl Run {
 
     fn take(&self, ended: Ended, outcome: &mut Outcome) {
         outcome.progress.done += 1;
-        outcome.add(ended.spent);
+        for spent in ended.retried.into_iter().chain([ended.spent]) {
+            outcome.add(spent);
+        }
         if let Some(error) = ended.error {
             outcome.progress.failed += 1;
             let failed = outcome.progress.failed;

@@ -59,32 +59,45 @@ pub(super) struct Row {
     pub(super) error: Option<String>,
 }
 
-fn name(status: Status) -> &'static str {
-    match status {
-        Status::Success => "success",
-        Status::Cancelled => "cancelled",
-        Status::Error => "error",
-        Status::Started => "started",
-    }
-}
-
 impl Row {
-    /// What has just ended.
-    pub(super) fn of(ended: &Ended) -> Self {
-        let mut row = Self {
-            task: ended.name.clone(),
-            model: ended.model.clone(),
-            profile: ended.profile.to_string(),
-            status: "missing".into(),
+    /// A status as logs have it.
+    pub(super) fn name(status: Status) -> &'static str {
+        match status {
+            Status::Success => "success",
+            Status::Cancelled => "cancelled",
+            Status::Error => "error",
+            Status::Started => "started",
+        }
+    }
+
+    /// What never began, because something was in its way.
+    pub(super) fn refused(task: &str, model: &str) -> Self {
+        Self {
+            task: task.to_owned(),
+            model: model.to_owned(),
+            profile: String::new(),
+            status: "refused".into(),
             samples: 0,
             total: 0,
             score: None,
             log: None,
             error: None,
-        };
+        }
+    }
+
+    /// What is about to begin.
+    pub(super) fn begun(job: &eval::Job) -> Self {
+        let profile = job.plan.profile.to_string();
+        Self { profile, status: "missing".into(), ..Self::refused(&job.task.name, job.models.agent().name()) }
+    }
+
+    /// What has just ended.
+    pub(super) fn of(ended: &Ended) -> Self {
+        let profile = ended.profile.to_string();
+        let mut row = Self { profile, status: "missing".into(), ..Self::refused(&ended.name, &ended.model) };
         match &ended.outcome {
             Outcome::Ended(evaluation) => {
-                row.status = name(evaluation.status).into();
+                row.status = Self::name(evaluation.status).into();
                 row.samples = evaluation.progress.done - evaluation.progress.failed;
                 row.total = evaluation.progress.total;
                 row.score = Estimate::of(&evaluation.results);
@@ -113,7 +126,7 @@ impl Row {
             task: text("/eval/task"),
             model: text("/eval/model"),
             profile: text("/eval/sandbox/config"),
-            status: name(reader.status()).into(),
+            status: Self::name(reader.status()).into(),
             samples: count("/results/completed_samples"),
             total: count("/results/total_samples"),
             score: Estimate::of(&header["results"]),
@@ -124,7 +137,8 @@ impl Row {
 
     fn exit(&self) -> Exit {
         match self.status.as_str() {
-            "success" => Exit::Done,
+            // Why it was refused has been said, and how that ends.
+            "success" | "refused" => Exit::Done,
             "cancelled" | "missing" => Exit::Interrupted,
             _ => Exit::Failed,
         }

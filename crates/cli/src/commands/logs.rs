@@ -49,6 +49,7 @@ fn logs(directory: &Path) -> io::Result<Vec<PathBuf>> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "eval" || extension == "json"))
+        .filter(|path| path.file_name().is_none_or(|name| name != super::set_manifest::NAME))
         .collect();
     found.sort();
     Ok(found)

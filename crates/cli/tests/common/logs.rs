@@ -10,7 +10,8 @@ pub(crate) fn logs(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_log = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        !name.starts_with('.') && name != "eval-set.json" && (name.ends_with(".eval") || name.ends_with(".json"))
+        let ends = path.extension().is_some_and(|end| end == "eval" || end == "json");
+        ends && !name.starts_with('.') && name != "eval-set.json"
     };
     let mut found: Vec<PathBuf> = entries.filter(is_log).collect();
     found.sort();
@@ -28,7 +29,8 @@ pub(crate) fn entries(log: &Path) -> Vec<(String, Vec<u8>)> {
     let (count, mut at) = (number(&bytes, end + 10, 2), number(&bytes, end + 16, 4));
     let mut all = Vec::new();
     for _ in 0..count {
-        let (name, extra, remark) = (number(&bytes, at + 28, 2), number(&bytes, at + 30, 2), number(&bytes, at + 32, 2));
+        let (name, extra, remark) =
+            (number(&bytes, at + 28, 2), number(&bytes, at + 30, 2), number(&bytes, at + 32, 2));
         let (packed, offset) = (number(&bytes, at + 20, 4), number(&bytes, at + 42, 4));
         let text = String::from_utf8(bytes[at + 46..at + 46 + name].to_vec()).unwrap();
         let start = offset + 30 + number(&bytes, offset + 26, 2) + number(&bytes, offset + 28, 2);

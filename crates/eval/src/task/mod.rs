@@ -43,6 +43,7 @@ pub use dollars::{Dollars, ParseDollarsError};
 pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
 pub use sources::Sources;
+pub(crate) use sources::sha256;
 
 /// A task, as its file and the command line say.
 #[derive(Debug, Clone)]
