@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::evaluation::{ended, write};
+use common::evaluation::{eval, write};
 use common::logs::{Chance, exactly_once, logs};
 use fake::{Api, Fake, KEY, Next};
 use log::{Reader, Status};
@@ -38,7 +38,8 @@ fn set(place: &Path, arguments: &[&str]) -> Command {
 
 fn done(mut command: Command) -> (i32, Value, String) {
     let output = command.output().unwrap();
-    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    // Problems are data where machines read.
+    let messages = format!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
     (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap_or(Value::Null), messages)
 }
 
@@ -233,7 +234,7 @@ fn one_task_is_answered_by_several_models_at_once() {
     let place = tempfile::tempdir().unwrap();
     let file = write(place.path(), "a.yaml", &task("a", 3));
     let (code, result, messages) =
-        ended(place.path(), &[&[file.as_str()][..], &MODELS, &["--model", "mock/echo"]].concat());
+        done(eval(place.path(), &[&[file.as_str()][..], &MODELS, &["--model", "mock/echo"]].concat()));
     assert_eq!(code, 0, "{messages}");
     assert_eq!(result["schema"], "ringfence.evaluations/1");
     let found = statuses(&place.path().join("logs"));
@@ -242,7 +243,7 @@ fn one_task_is_answered_by_several_models_at_once() {
     assert!(!place.path().join("logs/eval-set.json").exists());
     // One that cannot answer is said before anything starts.
     let (code, _, messages) =
-        ended(place.path(), &[&[file.as_str()][..], &MODELS, &["--model", "nobody/here"]].concat());
+        done(eval(place.path(), &[&[file.as_str()][..], &MODELS, &["--model", "nobody/here"]].concat()));
     assert!(code == 2 && messages.contains("nobody/here"), "{messages}");
     assert_eq!(logs(&place.path().join("logs")).len(), 2);
 }

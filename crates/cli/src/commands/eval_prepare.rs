@@ -72,6 +72,24 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 }
 
 impl Obstacle {
+    /// It in one line.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::Plan(plan::Obstacle::Problems(problems)) => {
+                let all: Vec<&str> = problems.problems.iter().map(|problem| problem.message.as_str()).collect();
+                all.join("; ")
+            }
+            Self::Plan(plan::Obstacle::Refusal(refusal)) => {
+                format!("{} cannot be had for it on this host", refusal.profile)
+            }
+            Self::Image(error) => error.to_string(),
+            Self::Start(error) => error.to_string(),
+            Self::Eval(error) => error.to_string(),
+            Self::Earlier(error) => error.to_string(),
+            Self::Changed { what, .. } => what.clone(),
+        }
+    }
+
     /// Says it, and how that ends.
     pub(super) fn report(self, printer: &mut Printer) -> Exit {
         let hinted = |printer: &mut Printer, hint: &str| {

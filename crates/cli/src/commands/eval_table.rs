@@ -176,8 +176,10 @@ pub(super) fn print(rows: &[Row], set: Option<&Value>, printer: &mut Printer) ->
     let header = ["task", "model", "profile", "status", "samples", "score ± stderr [95 %]", "log"];
     let cells: Vec<Vec<Span>> = rows.iter().map(Row::cells).collect();
     printer.page(&table(&header, &cells, page_width()));
+    // Why something was refused has been said.
     let errors: Vec<Vec<Span>> = rows
         .iter()
+        .filter(|row| row.status != "refused")
         .filter_map(|row| {
             let error = row.error.as_ref()?;
             Some(vec![span(Look::Bad, "error"), plain(format!(": {} {}: {error}", row.task, row.model))])

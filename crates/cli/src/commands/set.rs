@@ -37,6 +37,7 @@ struct Part {
 
 pub(super) fn run(arguments: &SetArguments, printer: &mut Printer) -> Exit {
     let directory = arguments.running.log_dir.clone().unwrap_or_else(|| LOGS.into());
+    let directory = std::path::absolute(&directory).unwrap_or(directory);
     match through(arguments, &directory, printer) {
         Ok(exit) => exit,
         Err(obstacle) => obstacle.report(printer),
@@ -78,8 +79,10 @@ fn through(arguments: &SetArguments, directory: &Path, printer: &mut Printer) ->
                     parts.push(Part { row, entry: Some(entry), exit: Exit::Done });
                 }
                 Err(obstacle) => {
-                    let exit = obstacle.report(printer);
-                    let row = Row::refused(&asked.task, model.as_deref().unwrap_or_default());
+                    let error = Some(obstacle.told());
+                    let row = Row { error, ..Row::refused(&asked.task, model.as_deref().unwrap_or_default()) };
+                    // For people: machines are told once, at the end.
+                    let exit = obstacle.report(&mut Printer::new(false));
                     parts.push(Part { row, entry: None, exit });
                 }
             }

@@ -13,7 +13,7 @@ const RIGHT: f64 = 90.0;
 const LINE: f64 = 22.0;
 const TOP: f64 = 40.0;
 /// The longest name that is shown.
-const CHARACTERS: usize = 44;
+const CHARACTERS: usize = 36;
 const GREY: &str = "#808080";
 const COLOURS: [&str; 6] = ["#3987c4", "#d9772b", "#3a9a5c", "#b868b8", "#c05050", "#8c8c2a"];
 
