@@ -8,6 +8,7 @@ mod budget;
 mod check;
 mod display;
 mod earlier;
+mod fail_on;
 mod header;
 mod invocation;
 mod journal;
@@ -26,8 +27,9 @@ pub use approval::{About, Choice, Heard, Mark, Named, Person, Policy, PolicyErro
 pub use check::check;
 pub use display::{Display, Progress};
 pub use earlier::{Earlier, EarlierError};
+pub use fail_on::{FailOn, ParseFailOnError};
 pub use invocation::Invocation;
 pub use model::{Chosen, DEFAULT_MODEL, ModelError, Models};
 pub use place::PlaceError;
-pub use run::{EvalFailure, Evaluation, FailOn, Job, ParseFailOnError, Settings, Surroundings, evaluate, unique_name};
+pub use run::{EvalFailure, Evaluation, Job, Settings, Surroundings, evaluate, unique_name};
 pub use tools::{Keys, MissingKey};

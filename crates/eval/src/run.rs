@@ -19,6 +19,7 @@ use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::display::{Counters, Display, Progress};
 use crate::earlier::Earlier;
+use crate::fail_on::FailOn;
 use crate::invocation::Invocation;
 use crate::journal::{now, unique};
 use crate::model::Models;
@@ -29,53 +30,6 @@ use crate::solve::Spent;
 use crate::task::Task;
 use crate::tools::{Keys, Search, Tool};
 use crate::{header, score::worth};
-
-/// When failed samples fail the evaluation.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum FailOn {
-    /// At the first.
-    Any,
-    /// When more than this share of all samples has failed.
-    Share(f64),
-    /// When more than so many have failed.
-    Count(u64),
-    /// Never.
-    Never,
-}
-
-/// A text that does not say when failed samples fail an evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("write true, false, a count, or a share such as 0.1")]
-pub struct ParseFailOnError;
-
-impl std::str::FromStr for FailOn {
-    type Err = ParseFailOnError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "true" => return Ok(Self::Any),
-            "false" => return Ok(Self::Never),
-            _ => {}
-        }
-        if let Ok(count) = text.parse::<u64>() {
-            return Ok(Self::Count(count));
-        }
-        let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
-        share.map(Self::Share).ok_or(ParseFailOnError)
-    }
-}
-
-impl std::fmt::Display for FailOn {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Any => out.write_str("true"),
-            Self::Never => out.write_str("false"),
-            // A share of 0 is not a count of 0, but they mean the same.
-            Self::Share(share) => share.fmt(out),
-            Self::Count(count) => count.fmt(out),
-        }
-    }
-}
 
 /// How an evaluation runs.
 #[derive(Debug, Clone)]
@@ -354,11 +308,7 @@ impl Run {
         let mut next = next.filter(|one| !finished.contains(one));
         let mut running = JoinSet::new();
         loop {
-            if let Some(over) = budget.over() {
-                outcome.error.get_or_insert_with(|| {
-                    format!("{}: no more samples are begun, and none that were under way are scored", over.message)
-                });
-            }
+            self.end_by_budget(&mut outcome);
             while running.len() < self.settings.max_samples.max(1) && outcome.error.is_none() {
                 let Some((index, epoch)) = next.next() else { break };
                 let shared = Arc::clone(&self.shared);
@@ -397,8 +347,18 @@ impl Run {
         Ok(outcome)
     }
 
+    /// The run's own limits are a better reason than what they did to samples.
+    fn end_by_budget(&self, outcome: &mut Outcome) {
+        if let Some(over) = self.shared.budget.over() {
+            outcome.error.get_or_insert_with(|| {
+                format!("{}: no more samples are begun, and none that were under way are scored", over.message)
+            });
+        }
+    }
+
     fn take(&self, ended: Ended, outcome: &mut Outcome) {
         outcome.progress.done += 1;
+        self.end_by_budget(outcome);
         for spent in ended.retried.into_iter().chain([ended.spent]) {
             outcome.add(spent);
         }

@@ -5,7 +5,8 @@ use log::Status;
 use profile::Profile;
 use serde_json::json;
 
-use super::eval_prepare::{Asked, Obstacle, Ready};
+use super::eval_obstacle::Obstacle;
+use super::eval_prepare::{Asked, Ready};
 use super::eval_run::{self, Ended, Outcome};
 use super::eval_table::{self, Row};
 use crate::eval_args::EvalArguments;

@@ -4,20 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use eval::task::{Sources, Task, TaskOverrides};
-use eval::{
-    EarlierError, EvalFailure, FailOn, Invocation, Job, Keys, Models, Named, Policy, PolicyError, Settings,
-    Surroundings,
-};
-use image::{ImageError, Opened};
+use eval::{FailOn, Invocation, Job, Keys, Models, Named, Policy, PolicyError, Settings, Surroundings};
+use image::Opened;
 use log::Redactor;
 use profile::{Facts, Overrides, Plan, Problem, Problems, Provider, Refusal, Request, Source};
-use sandbox::StartError;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::{container, env_file, exec, images, input, plan};
+use super::eval_obstacle::Obstacle;
+use super::{container, env_file, exec, input};
 use crate::eval_args::{Running, Wish};
-use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
 
 /// Where logs go when nobody says.
@@ -49,80 +45,6 @@ fn names_a_key(name: &str) -> bool {
     let has = |words: &[&str]| name.split('_').any(|part| words.contains(&part));
     let ends = ["PASSWORD", "PASSWD", "_PWD", "_AUTH"].iter().any(|end| name.ends_with(end));
     (has(&KEY_NAMES) || ends) && !has(&PLACE_NAMES)
-}
-
-/// Whatever stands between an evaluation and its end.
-pub(super) enum Obstacle {
-    Plan(plan::Obstacle),
-    Image(ImageError),
-    Start(StartError),
-    Eval(EvalFailure),
-    Earlier(EarlierError),
-    /// What is finished was made by something else than what would run now.
-    Changed {
-        what: String,
-        hint: &'static str,
-    },
-}
-
-impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
-    fn from(error: E) -> Self {
-        Self::Plan(error.into())
-    }
-}
-
-impl Obstacle {
-    /// It in one line.
-    pub(super) fn told(&self) -> String {
-        match self {
-            Self::Plan(plan::Obstacle::Problems(problems)) => {
-                let all: Vec<&str> = problems.problems.iter().map(|problem| problem.message.as_str()).collect();
-                all.join("; ")
-            }
-            Self::Plan(plan::Obstacle::Refusal(refusal)) => {
-                format!("{} cannot be had for it on this host", refusal.profile)
-            }
-            Self::Image(error) => error.to_string(),
-            Self::Start(error) => error.to_string(),
-            Self::Eval(error) => error.to_string(),
-            Self::Earlier(error) => error.to_string(),
-            Self::Changed { what, .. } => what.clone(),
-        }
-    }
-
-    /// Says it, and how that ends.
-    pub(super) fn report(self, printer: &mut Printer) -> Exit {
-        let hinted = |printer: &mut Printer, hint: &str| {
-            printer.message(&vec![vec![span(Look::Faint, "  hint"), plain(format!(": {hint}"))]]);
-        };
-        match self {
-            Self::Plan(obstacle) => plan::report(&obstacle, printer),
-            Self::Image(error) => images::failed(&error, printer),
-            Self::Start(error) => super::run::failed(&error, Exit::Provider, printer),
-            Self::Eval(error) => {
-                let exit = match error {
-                    EvalFailure::Place(_) => Exit::Provider,
-                    EvalFailure::Log(_) | EvalFailure::Audit(_) => Exit::Failed,
-                    EvalFailure::Earlier(_) => Exit::Input,
-                };
-                super::run::failed(&error, exit, printer)
-            }
-            Self::Earlier(error) => {
-                let exit = match error {
-                    EarlierError::Chain(_) | EarlierError::NoHead(_) | EarlierError::OtherChain(_) => Exit::Unverified,
-                    _ => Exit::Input,
-                };
-                super::run::failed(&error, exit, printer);
-                hinted(printer, error.hint());
-                exit
-            }
-            Self::Changed { what, hint } => {
-                printer.message(&vec![vec![span(Look::Bad, "refused"), plain(format!(": {what}"))]]);
-                hinted(printer, hint);
-                Exit::Refused
-            }
-        }
-    }
 }
 
 /// What was asked: one task, answered by one model.

@@ -7,6 +7,7 @@ mod doctor;
 mod env_file;
 mod eval;
 mod eval_display;
+mod eval_obstacle;
 mod eval_prepare;
 mod eval_run;
 mod eval_table;

@@ -13,7 +13,8 @@ use profile::{Approval, Problem, Problems, Profile};
 use serde_json::json;
 
 use super::eval::through;
-use super::eval_prepare::{Asked, Loaded, Obstacle, Ready};
+use super::eval_obstacle::Obstacle;
+use super::eval_prepare::{Asked, Loaded, Ready};
 use crate::eval_args::{LogFormat, RetryArguments, Running, Wish};
 use crate::exit::Exit;
 use crate::limit_args;

@@ -12,7 +12,8 @@ use profile::{Problem, Problems};
 use serde_json::json;
 
 use super::eval::failure;
-use super::eval_prepare::{Asked, Obstacle, Ready};
+use super::eval_obstacle::Obstacle;
+use super::eval_prepare::{Asked, Ready};
 use super::eval_run::{self, Outcome};
 use super::eval_table::{self, Row};
 use super::retry::go_on;

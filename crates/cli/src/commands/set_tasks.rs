@@ -118,7 +118,7 @@ mod tests {
         let found = find(&[place.path().to_owned(), b.clone()]).unwrap();
         assert_eq!(found.tasks, [b, broken, json, a]);
         assert_eq!(found.skipped, [data, policy.clone()]);
-        assert_eq!(find(&[policy.clone()]).unwrap().tasks, [policy], "a file that is named is a task");
+        assert_eq!(find(std::slice::from_ref(&policy)).unwrap().tasks, [policy], "a file that is named is a task");
         assert!(find(&[place.path().join("nothing.yaml")]).is_err());
         assert!(find(&[place.path().join("sub/none")]).is_err());
     }
