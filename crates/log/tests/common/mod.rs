@@ -163,6 +163,7 @@ pub(crate) fn every_event() -> Vec<Event> {
             state: json!({"messages": [], "store": {}}),
         },
         What::Model {
+            role: Some("grader".into()),
             model: "mock/scripted".into(),
             input: messages(),
             tools: vec![json!({"name": "bash", "description": "runs", "parameters": {"type": "object", "properties":
