@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use ::model::{Answer, GenerateConfig, Request, ToolChoice};
 use log::event::What;
 use log::message::{ChatMessage, Choice, ModelOutput, Reply, StopReason};
+use log::{Conversation, Written};
 use serde_json::{Map, Value, json};
 
 use super::{Spent, State, Stop, Work, check};
@@ -134,7 +135,7 @@ impl Asked<'_> {
         speaker.journal.event(What::Model {
             model: speaker.voice.name().to_owned(),
             role: speaker.role.map(str::to_owned),
-            input: recent(sent),
+            input: recent(speaker.journal, sent),
             tools: offered.collect(),
             tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
             config,
@@ -176,10 +177,12 @@ fn at_once(output: ModelOutput) -> Answer {
 /// thousands would be written thousands of times.
 const REPEATED: usize = 100;
 
-fn recent(messages: &[ChatMessage]) -> Vec<ChatMessage> {
-    let Some(left_out) = messages.len().checked_sub(REPEATED).filter(|count| *count > 0) else {
-        return messages.to_vec();
-    };
-    let note = ChatMessage::system(format!("({left_out} earlier messages are in the sample's own list)"));
-    std::iter::once(note).chain(messages[left_out..].iter().cloned()).collect()
+fn recent(journal: &Journal, messages: &[ChatMessage]) -> Conversation {
+    let left_out = messages.len().saturating_sub(REPEATED);
+    let mut written = journal.conversation(&messages[left_out..]);
+    if left_out > 0 {
+        let note = format!("({left_out} earlier messages are in the sample's own list)");
+        written.insert(0, Written::new(&ChatMessage::system(note), journal.redactor()));
+    }
+    Conversation::Written(written)
 }

@@ -164,7 +164,8 @@ pub(crate) fn every_event() -> Vec<Event> {
         },
         What::Model {
             model: "mock/scripted".into(),
-            input: messages(),
+            role: None,
+            input: messages().into(),
             tools: vec![json!({"name": "bash", "description": "runs", "parameters": {"type": "object", "properties":
                 {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})],
             tool_choice: json!("auto"),
