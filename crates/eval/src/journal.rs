@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use log::event::{Event, What};
 use log::message::ChatMessage;
-use log::{Conversation, LogError, Redactor, SampleRecorder, Written};
+use log::{LogError, Redactor, Repeated, SampleRecorder, Written};
 use serde_json::{Map, Value, json};
 
 use crate::audit::Audit;
+use crate::model::ToolInfo;
 use crate::run::EvalFailure;
 use crate::told::Told;
 
@@ -133,6 +134,11 @@ impl Journal {
         self.state().told.all(messages, &self.redactor)
     }
 
+    /// Tools without secrets, as events repeat them.
+    pub(crate) fn tools(&self, tools: &[ToolInfo]) -> Vec<Written> {
+        self.state().told.tools(tools, &self.redactor)
+    }
+
     /// One of its messages.
     pub(crate) fn message(&self, message: &ChatMessage) -> Written {
         self.state().told.one(message, &self.redactor)
@@ -144,13 +150,15 @@ impl Journal {
             return what;
         }
         // What is written is without secrets already.
-        let written = match &mut what {
-            What::Model { input: input @ Conversation::Written(_), .. } => Some(std::mem::take(input)),
-            _ => None,
-        };
+        let (mut messages, mut offered) = (None, None);
+        if let What::Model { input, tools, .. } = &mut what {
+            messages = matches!(input, Repeated::Written(_)).then(|| std::mem::take(input));
+            offered = matches!(tools, Repeated::Written(_)).then(|| std::mem::take(tools));
+        }
         let mut what = self.redacted_whole(what);
-        if let (Some(written), What::Model { input, .. }) = (written, &mut what) {
-            *input = written;
+        if let What::Model { input, tools, .. } = &mut what {
+            *input = messages.unwrap_or_else(|| std::mem::take(input));
+            *tools = offered.unwrap_or_else(|| std::mem::take(tools));
         }
         what
     }

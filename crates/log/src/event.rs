@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::message::{ModelOutput, ToolCall, ToolError};
-use crate::written::Conversation;
+use crate::written::{Conversation, Repeated};
 
 /// One event, with when it happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub enum What {
         /// The conversation.
         input: Conversation,
         /// The tools that it was offered: `{name, description, parameters}`.
-        tools: Vec<Value>,
+        tools: Repeated<Value>,
         /// `auto`, `none` and so on.
         tool_choice: Value,
         /// How it was to generate.

@@ -32,7 +32,7 @@ pub use recorder::{End, Finished, Recorder, Start, Status};
 pub use redact::Redactor;
 pub use sample::{SampleEnd, SampleRecorder};
 pub use time::rfc3339;
-pub use written::{Conversation, Written};
+pub use written::{Conversation, Repeated, Written};
 
 /// Bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> String {

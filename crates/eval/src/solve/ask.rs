@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use ::model::{Answer, GenerateConfig, Request, ToolChoice};
 use log::event::What;
 use log::message::{ChatMessage, Choice, ModelOutput, Reply, StopReason};
-use log::{Conversation, Written};
-use serde_json::{Map, Value, json};
+use log::{Conversation, Repeated, Written};
+use serde_json::{Map, Value};
 
 use super::{Spent, State, Stop, Work, check};
 use crate::budget::{Budget, Used};
@@ -60,14 +60,8 @@ impl Speaker<'_> {
             return Err(Stop::Run(over.clone()));
         }
         let start = Instant::now();
-        let told: Vec<::model::ToolInfo> = tools.iter().map(Into::into).collect();
-        let request = Request {
-            messages,
-            tools: &told,
-            tool_choice: &ToolChoice::Auto,
-            config: &self.config,
-            scope: &self.scope,
-        };
+        let request =
+            Request { messages, tools, tool_choice: &ToolChoice::Auto, config: &self.config, scope: &self.scope };
         let asked = Asked { speaker: self, sent: messages, tools, start };
         let held = self.journal.hold();
         let answered = self.voice.generate(request).await;
@@ -125,9 +119,6 @@ impl Asked<'_> {
         let worked = start.elapsed().saturating_sub(answer.waited).as_secs_f64();
         let mut output = answer.output;
         output.time = Some(worked);
-        let offered = tools
-            .iter()
-            .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
         let config = match serde_json::to_value(&speaker.config) {
             Ok(Value::Object(config)) => config,
             _ => Map::new(),
@@ -136,7 +127,7 @@ impl Asked<'_> {
             model: speaker.voice.name().to_owned(),
             role: speaker.role.map(str::to_owned),
             input: recent(speaker.journal, sent),
-            tools: offered.collect(),
+            tools: Repeated::Written(speaker.journal.tools(tools)),
             tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
             config,
             output: output.clone(),
@@ -182,7 +173,7 @@ fn recent(journal: &Journal, messages: &[ChatMessage]) -> Conversation {
     let mut written = journal.conversation(&messages[left_out..]);
     if left_out > 0 {
         let note = format!("({left_out} earlier messages are in the sample's own list)");
-        written.insert(0, Written::new(&ChatMessage::system(note), journal.redactor()));
+        written.insert(0, Written::message(&ChatMessage::system(note), journal.redactor()));
     }
     Conversation::Written(written)
 }
