@@ -115,7 +115,7 @@ lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     debian busybox busybox-static
     tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test web
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test web
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
