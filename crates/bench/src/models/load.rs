@@ -4,7 +4,6 @@
 use std::error::Error;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -36,19 +35,16 @@ impl Load {
     }
 }
 
-/// Has so many conversations, one after the other on every connection.
+/// Has so many conversations, one after the other on every connection, and equally many on each: who is done first does not
+/// take one more, for which all would wait at the end.
 pub(super) async fn talk(port: u16, connections: usize, conversations: u64, turns: usize) -> Result<(), Failure> {
-    let (bodies, next) = (Arc::new(script::requests(turns)), Arc::new(AtomicU64::new(0)));
+    let bodies = Arc::new(script::requests(turns));
     let mut talking = JoinSet::new();
-    for _ in 0..connections {
-        let (bodies, next) = (Arc::clone(&bodies), Arc::clone(&next));
+    for first in (0..conversations).take(connections) {
+        let bodies = Arc::clone(&bodies);
         talking.spawn(async move {
             let mut wire = Wire::new(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?)?;
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= conversations {
-                    return Ok::<(), Failure>(());
-                }
+            for number in (first..conversations).step_by(connections) {
                 for body in bodies.iter() {
                     let body = body.replacen(NUMBER, &number.to_string(), 1);
                     wire.write("POST /v1/chat/completions HTTP/1.1", &body).await?;
@@ -58,6 +54,7 @@ pub(super) async fn talk(port: u16, connections: usize, conversations: u64, turn
                     }
                 }
             }
+            Ok::<(), Failure>(())
         });
     }
     while let Some(talked) = talking.join_next().await {

@@ -36,27 +36,27 @@ pub(super) struct Record {
 
 /// What it came to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     /// Requests that were answered.
-    pub(super) requests: u64,
+    pub(crate) requests: u64,
     /// Of these, those that had been answered before.
-    pub(super) repeated: u64,
+    pub(crate) repeated: u64,
     /// Conversations that had all their turns.
-    pub(super) conversations: usize,
+    pub(crate) conversations: usize,
     /// From the first request to the last reply.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// The most connections, and requests, at one moment.
-    pub(super) connections: usize,
-    pub(super) at_once: usize,
+    pub(crate) connections: usize,
+    pub(crate) at_once: usize,
     /// Jain's index of the conversations' durations.
-    pub(super) fairness: f64,
+    pub(crate) fairness: f64,
     /// The longest conversation, in medians.
-    pub(super) slowest: f64,
+    pub(crate) slowest: f64,
     /// Between an answer and the next question of the same conversation: the median and the longest, in seconds.
-    pub(super) pause: f64,
-    pub(super) longest_pause: f64,
+    pub(crate) pause: f64,
+    pub(crate) longest_pause: f64,
     /// When a quarter, half, three quarters and all of the conversations were done, in seconds since 1970.
-    pub(super) quarters: Vec<f64>,
+    pub(crate) quarters: Vec<f64>,
 }
 
 /// Counts one more, and keeps the most.

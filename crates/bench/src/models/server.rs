@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep_until;
 
 use super::http::Wire;
-use super::record::Record;
+use super::record::{Figures, Record};
 use super::script;
 
 const LATENCY: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ pub(crate) const AT_ONCE: usize = 200;
 const PATH: &str = "/v1/chat/completions";
 
 /// What all connections share.
-struct Server {
+pub(crate) struct Server {
     start: Instant,
     turns: usize,
     places: Semaphore,
@@ -30,8 +30,33 @@ struct Server {
 }
 
 impl Server {
+    /// One whose conversations have so many turns.
+    pub(crate) fn new(turns: usize) -> Arc<Self> {
+        let (places, record) = (Semaphore::new(AT_ONCE), Mutex::default());
+        Arc::new(Self { start: Instant::now(), turns, places, record })
+    }
+
     fn record(&self) -> MutexGuard<'_, Record> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it saw so far.
+    pub(crate) fn figures(&self) -> Figures {
+        self.record().figures()
+    }
+
+    /// Answers whoever comes.
+    pub(crate) async fn accept(self: &Arc<Self>, listener: &TcpListener) -> io::Result<()> {
+        loop {
+            let (stream, _) = listener.accept().await?;
+            let server = Arc::clone(self);
+            tokio::spawn(async move {
+                server.record().connected();
+                // A client that goes away is the client's business; its figures show it.
+                let _ = answer_all(stream, &server).await;
+                server.record().disconnected();
+            });
+        }
     }
 }
 
@@ -39,12 +64,7 @@ impl Server {
 pub(crate) fn serve(turns: usize) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
-    let server = Arc::new(Server {
-        start: Instant::now(),
-        turns,
-        places: Semaphore::new(AT_ONCE),
-        record: Mutex::new(Record::default()),
-    });
+    let server = Server::new(turns);
     writeln!(io::stdout(), "{}", listener.local_addr()?.port())?;
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -54,26 +74,12 @@ pub(crate) fn serve(turns: usize) -> Result<(), Box<dyn Error>> {
     });
     runtime.block_on(async {
         tokio::select! {
-            accepted = accept(&listener, &server) => accepted,
+            accepted = server.accept(&listener) => accepted,
             _ = end => Ok(()),
         }
     })?;
-    let figures = server.record().figures();
-    writeln!(io::stdout(), "{}", serde_json::to_string(&figures)?)?;
+    writeln!(io::stdout(), "{}", serde_json::to_string(&server.figures())?)?;
     Ok(())
-}
-
-async fn accept(listener: &TcpListener, server: &Arc<Server>) -> io::Result<()> {
-    loop {
-        let (stream, _) = listener.accept().await?;
-        let server = Arc::clone(server);
-        tokio::spawn(async move {
-            server.record().connected();
-            // A client that goes away is the client's business; its figures show it.
-            let _ = answer_all(stream, &server).await;
-            server.record().disconnected();
-        });
-    }
 }
 
 async fn answer_all(stream: TcpStream, server: &Server) -> io::Result<()> {
@@ -111,13 +117,12 @@ mod tests {
     async fn conversations_of_twenty_turns_are_answered_to_their_end() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let places = Semaphore::new(AT_ONCE);
-        let server = Arc::new(Server { start: Instant::now(), turns: 20, places, record: Mutex::default() });
+        let server = Server::new(20);
         let seen = Arc::clone(&server);
-        let serving = tokio::spawn(async move { accept(&listener, &server).await });
+        let serving = tokio::spawn(async move { server.accept(&listener).await });
         load::talk(port, 5, 10, 20).await.unwrap();
         serving.abort();
-        let figures = seen.record().figures();
+        let figures = seen.figures();
         assert_eq!((figures.requests, figures.repeated, figures.conversations), (200, 0, 10));
         assert_eq!((figures.connections, figures.at_once), (5, 5));
     }
