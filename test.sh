@@ -100,7 +100,7 @@ lane_lint() {
 lane_unit() {
     tests 'tests' cargo test --release --workspace --exclude sandbox --exclude ringfence --exclude egress --exclude testnet
     tests 'tests of the gateway' cargo test --release -p egress --lib
-    tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli
+    tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli --test load
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz document
     fuzz task

@@ -21,6 +21,7 @@ mod sample;
 mod score;
 mod solve;
 pub mod task;
+mod told;
 mod tools;
 
 pub use approval::{About, Choice, Heard, Mark, Named, Person, Policy, PolicyError, Question, Reply, Replying, View};

@@ -143,7 +143,7 @@ async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, errors: &[EvalErr
     if let Some(mut recorder) = journal.close() {
         // One after the other: a long conversation should not be held twice.
         for message in std::mem::take(&mut state.messages) {
-            recorder.message(&journal.without_secrets(json!(message)))?;
+            recorder.message(&journal.message(&message));
         }
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }

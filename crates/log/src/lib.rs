@@ -21,6 +21,7 @@ mod sample;
 mod squeeze;
 mod summary;
 mod time;
+mod written;
 mod zip;
 mod zipped;
 
@@ -31,6 +32,7 @@ pub use recorder::{End, Finished, Recorder, Start, Status, digest};
 pub use redact::Redactor;
 pub use sample::{SampleEnd, SampleRecorder};
 pub use time::rfc3339;
+pub use written::{Conversation, Repeated, Written};
 
 /// Bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> String {

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::format::{self, Entry};
 use crate::place::{At, copy};
-use crate::squeeze::Squeezed;
+use crate::squeeze::{Kept, Squeezed};
 
 /// How long what is written may lie in memory only.
 const SYNC: Duration = Duration::from_secs(1);
@@ -198,12 +198,15 @@ fn lone(path: &Path) -> io::Result<File> {
 }
 
 fn write_piece(file: &File, offset: u64, piece: Piece) -> io::Result<(Entry, u64)> {
-    let Squeezed { file: content, compressed, size, crc } = piece.content;
+    let Squeezed { kept, compressed, size, crc } = piece.content;
     let entry = Entry { name: piece.name, method: format::ZSTD, crc, compressed, size, offset };
     let header = format::local_header(&entry);
     file.write_all_at(&header, offset)?;
     let start = offset + header.len() as u64;
-    copy(&content, 0, compressed, file, start)?;
+    match kept {
+        Kept::Memory(bytes) => file.write_all_at(&bytes, start)?,
+        Kept::File(content) => copy(&content, 0, compressed, file, start)?,
+    }
     Ok((entry, start + compressed))
 }
 

@@ -165,9 +165,10 @@ pub(crate) fn every_event() -> Vec<Event> {
         What::Model {
             role: Some("grader".into()),
             model: "mock/scripted".into(),
-            input: messages(),
+            role: None,
+            input: messages().into(),
             tools: vec![json!({"name": "bash", "description": "runs", "parameters": {"type": "object", "properties":
-                {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})],
+                {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})].into(),
             tool_choice: json!("auto"),
             config: object(json!({"max_tokens": 100, "temperature": 0.5})),
             output: output(),
