@@ -22,16 +22,18 @@ mod sample;
 mod squeeze;
 mod summary;
 mod time;
+mod written;
 mod zip;
 mod zipped;
 
 pub use error::LogError;
 pub use name::{Format, SampleName};
-pub use reader::{ReadError, Reader, Samples};
+pub use reader::{Glance, ReadError, Reader, Samples};
 pub use recorder::{End, Finished, Recorder, Start, Status, digest};
 pub use redact::Redactor;
 pub use sample::{SampleEnd, SampleRecorder};
 pub use time::rfc3339;
+pub use written::{Conversation, Repeated, Written};
 
 /// Bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> String {

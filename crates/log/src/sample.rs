@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::place::Part;
 use crate::recorder::Shared;
 use crate::summary::summary;
+use crate::written::Written;
 use crate::{LogError, SampleName, raw};
 
 /// Events are written in pieces of about this size.
@@ -66,13 +67,12 @@ impl SampleRecorder {
     }
 
     /// Adds to the sample's messages, in place of the field `messages`.
-    pub fn message(&mut self, message: &Value) -> Result<(), LogError> {
+    pub fn message(&mut self, message: &Written) {
         if self.message_count > 0 {
             self.messages.push(b',');
         }
         self.message_count += 1;
-        serde_json::to_writer(&mut self.messages, message)
-            .map_err(|error| self.log.error("write a message")(error.into()))
+        self.messages.extend_from_slice(message.json().as_bytes());
     }
 
     /// Takes over a field of the same sample in another log, byte for byte. Events and messages come before those that are

@@ -8,7 +8,8 @@ use log::{Format, Redactor};
 use profile::{Problem, Problems};
 use serde_json::json;
 
-use super::{eval as evaluation, plan, score_line};
+use super::eval_prepare::names_a_key;
+use super::{plan, score_line};
 use crate::args::{ScoreAction, ScoreArguments};
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -39,7 +40,7 @@ fn scored(arguments: &ScoreArguments) -> Result<Rescored, RescoreFailure> {
     let prepared = Prepared::new(&arguments.log, scoring(arguments)?, action)?;
     let own = std::env::vars_os().filter_map(|(name, value)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-        evaluation::names_a_key(&name).then_some(value)
+        names_a_key(&name).then_some(value)
     });
     let redactor = Redactor::new(own.chain(prepared.secrets()), log::redact::KEYS);
     let how = Rescore { output, format, author: author(), redactor, max_samples: arguments.max_samples };

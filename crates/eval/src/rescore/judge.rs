@@ -30,6 +30,7 @@ impl From<EvalFailure> for RescoreFailure {
         match failure {
             EvalFailure::Log(error) => Self::Log(error),
             EvalFailure::Audit(error) => Self::Audit(error),
+            EvalFailure::Earlier(error) => Self::Read(error),
             EvalFailure::Place(error) => Self::Log(log::LogError::Io {
                 action: "write a sample",
                 path: std::path::PathBuf::new(),

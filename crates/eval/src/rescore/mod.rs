@@ -23,7 +23,9 @@ use crate::journal::now;
 use crate::model::Models;
 use crate::score::{self, Judged};
 use crate::solve::Spent;
-use crate::task::{Dataset, Epochs, Graders, Limits, Metric, RunLimits, Scorer, Scoring, Solver, Task, why_not};
+use crate::task::{
+    Dataset, Epochs, Graders, Limits, Metric, RunLimits, Scorer, Scoring, Solver, Sources, Task, why_not,
+};
 
 use header::Before;
 use stored::Stored;
@@ -169,6 +171,7 @@ fn task(scoring: Scoring, epochs: Epochs, before: &Before) -> Option<Task> {
         tags: Vec::new(),
         metadata: Map::new(),
         parameters: BTreeMap::new(),
+        sources: Sources::default(),
     })
 }
 

@@ -31,6 +31,7 @@ mod scorer;
 mod scoring;
 mod shuffle;
 mod solver;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod when;
@@ -50,6 +51,8 @@ pub use judging::{AllGroups, Epochs, Graded, Graders, Location, Metric, Reducer,
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
 pub(crate) use scorer::PATTERN_SIZE;
 pub use scoring::Scoring;
+pub use sources::Sources;
+pub(crate) use sources::sha256;
 
 /// A task, as its file and the command line say.
 #[derive(Debug, Clone)]
@@ -90,6 +93,8 @@ pub struct Task {
     pub metadata: Map<String, Value>,
     /// The parameters in force, by name.
     pub parameters: BTreeMap<String, Value>,
+    /// What it was read from.
+    pub sources: Sources,
 }
 
 /// The samples of a task.

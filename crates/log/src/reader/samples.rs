@@ -41,7 +41,7 @@ impl Reader {
                     places.push((end, sample.len() as u64));
                     end += sample.len() as u64;
                 };
-                document::each(&self.file, self.length()?, keep).map_err(self.part("samples"))?;
+                document::every(&self.file, self.length()?, keep).map_err(self.part("samples"))?;
                 if let Some(error) = failed {
                     return Err(self.io(error));
                 }
