@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use crate::content::{Content, Detail, Part, Reasoning};
+pub use crate::content::{Content, Detail, Part, Reasoning, ToolUse, ToolUseKind};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

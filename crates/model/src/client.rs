@@ -43,6 +43,13 @@ pub(crate) struct Destination {
     pub(crate) model: String,
 }
 
+/// What is asked.
+pub(crate) struct Body {
+    pub(crate) text: String,
+    /// A header that goes with it.
+    pub(crate) header: Option<(&'static str, &'static str)>,
+}
+
 impl Client {
     pub(crate) fn new(to: Destination, settings: &Settings) -> Result<Self, ModelError> {
         let failed = |error: &dyn std::fmt::Display| ModelError::Tls { why: Shown::new(&error.to_string()) };
@@ -83,17 +90,20 @@ impl Client {
     }
 
     /// Asks once, within this time.
-    pub(crate) async fn post(&self, body: &str, within: Duration) -> Result<Value, ModelError> {
+    pub(crate) async fn post(&self, body: &Body, within: Duration) -> Result<Value, ModelError> {
         let after = self.timing.attempt.min(within);
         let late = |_| ModelError::TimedOut { server: self.server(), wait: Wait::Whole, after };
         timeout(after, self.exchange(body)).await.map_err(late)?
     }
 
-    async fn exchange(&self, body: &str) -> Result<Value, ModelError> {
-        let request = self.inner.post(self.url.clone()).headers(self.headers.clone());
+    async fn exchange(&self, body: &Body) -> Result<Value, ModelError> {
+        let mut request = self.inner.post(self.url.clone()).headers(self.headers.clone());
+        if let Some((name, value)) = body.header {
+            request = request.header(name, value);
+        }
         let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         let after = self.timing.read;
-        let response = match timeout(after, request.body(body.to_owned()).send()).await {
+        let response = match timeout(after, request.body(body.text.clone()).send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_connect() => {
                 return Err(ModelError::Unreachable { server: self.server(), why: self.innermost(&error) });

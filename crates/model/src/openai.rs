@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use crate::error::ModelError;
 use crate::media;
 use crate::output::{Arguments, Reading, Unreadable, put};
+use crate::own_tools::Granted;
 use crate::request::{Request, ToolChoice};
-use crate::shown::Shown;
 
 /// Whose server it is: `OpenAI`'s own knows one name for the longest answer, others know another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ fn user(content: &Content) -> Result<Value, ModelError> {
             };
             json!({"type": "image_url", "image_url": {"url": image, "detail": detail}})
         })),
-        Part::Reasoning(_) => None,
+        Part::Reasoning(_) | Part::ToolUse(_) => None,
     };
     parts.iter().filter_map(part).collect()
 }
@@ -190,13 +190,13 @@ struct CompletionDetails {
 }
 
 /// What a reply says.
-pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
+pub(crate) fn read(reply: Value, granted: Granted<'_>) -> Result<Reading, Unreadable> {
     let completion: Completion = serde_json::from_value(reply)?;
     let answered = completion.choices.into_iter().next().ok_or_else(|| Unreadable::because("it has no choices"))?;
     let mut reading = Reading { model: completion.model, usage: completion.usage.map(usage), ..Reading::default() };
     let said = answered.message;
     if let Some(cited) = said.annotations.iter().flatten().next() {
-        return Err(Unreadable::Uninvited(Shown::new(cited["type"].as_str().unwrap_or("annotation"))));
+        granted.check(None, cited["type"].as_str().unwrap_or("annotation"))?;
     }
     let thoughts = [(said.reasoning_content, None), (said.reasoning, Some("reasoning".to_owned()))];
     let thought =
@@ -266,8 +266,14 @@ mod tests {
             ChatMessage::user("c"),
             answer(vec![thought, Part::said("d")]),
         ];
-        let request =
-            Request { messages: &messages, tools: &[], tool_choice: &ToolChoice::Auto, config: &config, scope: "" };
+        let request = Request {
+            messages: &messages,
+            tools: &[],
+            provider_tools: &[],
+            tool_choice: &ToolChoice::Auto,
+            config: &config,
+            scope: "",
+        };
         let own = body("m", &request, Server::OpenAi).unwrap();
         assert_eq!((&own["max_completion_tokens"], &own["max_tokens"]), (&json!(9), &Value::Null));
         assert_eq!(own["messages"][3], json!({"role": "assistant", "content": "d"}));

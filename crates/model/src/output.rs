@@ -13,6 +13,8 @@ pub(crate) struct Reading {
     pub(crate) calls: Vec<ToolCall>,
     pub(crate) stop: Option<StopReason>,
     pub(crate) usage: Option<Usage>,
+    /// The provider has more to say, once it is asked to go on.
+    pub(crate) paused: bool,
     /// The model that really answered, where the provider says.
     pub(crate) model: Option<String>,
 }
@@ -22,7 +24,7 @@ pub(crate) struct Reading {
 pub(crate) enum Unreadable {
     /// It is not what the API says.
     Malformed(Shown),
-    /// A tool of the provider was used.
+    /// A tool of the provider was used that was not granted.
     Uninvited(Shown),
     /// The provider does not let the model see the question.
     Filtered(Shown),
@@ -44,6 +46,14 @@ impl Reading {
     /// Adds words; empty ones are none.
     pub(crate) fn say(&mut self, text: Option<String>) {
         self.parts.extend(text.filter(|text| !text.is_empty()).map(Part::said));
+    }
+
+    /// Adds words to those before them: some providers cut a sentence where a source is cited.
+    pub(crate) fn say_on(&mut self, text: Option<String>) {
+        match (self.parts.last_mut(), text) {
+            (Some(Part::Text { text: said, refusal: None }), Some(more)) => said.push_str(&more),
+            (_, text) => self.say(text),
+        }
     }
 
     /// Adds a call. Calls that have no name of their own, or one that was given before, get one.

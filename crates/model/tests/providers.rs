@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
 
 mod fake;
+#[path = "providers/own_tools.rs"]
+mod own_tools;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +49,10 @@ fn tools() -> Vec<ToolInfo> {
 
 async fn ask(model: &dyn Model, messages: &[ChatMessage], config: &GenerateConfig) -> Result<Answer, ModelError> {
     let (tools, tool_choice) = (tools(), ToolChoice::Auto);
-    model.generate(Request { messages, tools: &tools, tool_choice: &tool_choice, config, scope: "" }).await
+    let provider_tools = &[];
+    model
+        .generate(Request { messages, tools: &tools, provider_tools, tool_choice: &tool_choice, config, scope: "" })
+        .await
 }
 
 /// One question, one reply.
@@ -301,8 +306,14 @@ async fn answers_are_kept_where_that_is_wished_and_cost_once() {
         let (tools, tool_choice) = (tools(), ToolChoice::Auto);
         let ask = async |question: &str, scope: &str| {
             let messages = [ChatMessage::user(question)];
-            let request =
-                Request { messages: &messages, tools: &tools, tool_choice: &tool_choice, config: &config, scope };
+            let request = Request {
+                messages: &messages,
+                tools: &tools,
+                provider_tools: &[],
+                tool_choice: &tool_choice,
+                config: &config,
+                scope,
+            };
             model.generate(request).await.unwrap()
         };
         let first = ask("a", "1").await;
