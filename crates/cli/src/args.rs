@@ -165,6 +165,9 @@ pub(crate) struct EvalArguments {
     /// Who answers: openai/…, openai-responses/…, anthropic/…, google/…, mock/scripted or mock/echo
     #[arg(long, value_parser = parse_text)]
     pub(crate) model: Option<String>,
+    /// Who answers in a role, such as grader=openai/gpt-5; may be repeated, also for several in one role
+    #[arg(long, value_name = "ROLE=MODEL", value_parser = parse_role)]
+    pub(crate) model_role: Vec<(String, String)>,
     /// The approval policy: ci, dev, prod or a file
     #[arg(long, value_parser = parse_approval)]
     pub(crate) approval: Option<Approval>,
@@ -204,6 +207,8 @@ pub(crate) struct EvalArguments {
     /// Why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,
+    #[command(flatten)]
+    pub(crate) limits: crate::limit_args::LimitArguments,
 }
 
 /// The format of a log.
@@ -394,6 +399,14 @@ fn parse_approval(text: &str) -> Result<Approval, String> {
 /// A text that says something.
 fn parse_text(text: &str) -> Result<String, &'static str> {
     if text.trim().is_empty() { Err("it is empty") } else { Ok(text.to_owned()) }
+}
+
+fn parse_role(text: &str) -> Result<(String, String), &'static str> {
+    let (role, model) = text.split_once('=').ok_or("write ROLE=MODEL, such as grader=openai/gpt-5")?;
+    if role.trim().is_empty() || model.trim().is_empty() {
+        return Err("write ROLE=MODEL, such as grader=openai/gpt-5");
+    }
+    Ok((role.trim().to_owned(), model.trim().to_owned()))
 }
 
 fn parse_entry(text: &str) -> Result<(String, String), &'static str> {

@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod exit;
+mod limit_args;
 mod printer;
 mod render;
 mod table;

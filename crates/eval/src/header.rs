@@ -7,7 +7,7 @@ use crate::Job;
 use crate::journal::unique;
 use crate::score;
 use crate::solve;
-use crate::task::{Reducer, Solver};
+use crate::task::{Dollars, Reducer, RunLimits, Solver};
 
 /// Inspect's `eval`: its own fields, and ours under `metadata.ringfence` and `sandbox`.
 pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
@@ -31,10 +31,11 @@ pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
             "shuffled": task.dataset.shuffled,
         },
         "sandbox": {"type": "ringfence", "config": job.plan.profile.to_string()},
-        "model": job.model.name(),
-        "model_generate_config": job.model.config,
-        "model_base_url": job.model.address(),
+        "model": job.models.agent().name(),
+        "model_generate_config": job.models.agent().config,
+        "model_base_url": job.models.agent().address(),
         "model_args": {},
+        "model_roles": job.models.roles_json(),
         "config": config(job),
         "revision": job.revision,
         "packages": {"ringfence": env!("CARGO_PKG_VERSION")},
@@ -61,8 +62,18 @@ fn own(job: &Job) -> Value {
             policy["means"] = json!(approval.summary());
             policy
         }),
-        "model": {"unsent": job.model.unsent()},
+        "model": {"unsent": job.models.agent().unsent()},
+        "run_limits": run_limits(&job.task.run_limits),
         "host": job.facts,
+    })
+}
+
+/// What all samples together may use up; absent means without end.
+fn run_limits(limits: &RunLimits) -> Value {
+    let RunLimits { time, sums } = limits;
+    json!({
+        "time": time.map(|millis| millis / 1000), "working": sums.working.map(|millis| millis / 1000),
+        "messages": sums.messages, "tokens": sums.tokens, "cost": sums.cost.map(Dollars::amount),
     })
 }
 
@@ -85,6 +96,7 @@ fn config(job: &Job) -> Value {
     config.insert("approval".into(), json!(approval));
     config.insert("message_limit".into(), json!(task.limits.messages));
     config.insert("token_limit".into(), json!(task.limits.tokens));
+    config.insert("cost_limit".into(), json!(task.limits.cost.map(Dollars::amount)));
     config.insert("time_limit".into(), json!(plan.limits.time.amount.0 / 1000));
     config.insert("working_limit".into(), json!(task.limits.working.map(|millis| millis / 1000)));
     config.insert("max_samples".into(), json!(job.settings.max_samples));

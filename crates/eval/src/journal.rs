@@ -30,6 +30,9 @@ struct State {
     spans: Vec<String>,
     /// Time that the sample spent waiting for others.
     waited: Duration,
+    /// Since when it is not known whether it works or waits, by number.
+    held: Vec<(u64, Instant)>,
+    holds: u64,
     /// The first thing that could not be written.
     failed: Option<LogError>,
     audit_failed: Option<log::audit::AuditError>,
@@ -50,6 +53,8 @@ impl Journal {
             recorder: Some(recorder),
             spans: Vec::new(),
             waited: Duration::ZERO,
+            held: Vec::new(),
+            holds: 0,
             failed: None,
             audit_failed: None,
         };
@@ -63,6 +68,22 @@ impl Journal {
     /// How long the sample has worked: without waiting for others.
     pub(crate) fn worked(&self) -> Duration {
         self.start.elapsed().saturating_sub(self.state().waited)
+    }
+
+    /// How long it has worked for certain: without times of which is not known yet what they were.
+    pub(crate) fn surely_worked(&self) -> Duration {
+        let state = self.state();
+        let open = state.held.iter().map(|(_, since)| since.elapsed()).max().unwrap_or_default();
+        self.start.elapsed().saturating_sub(state.waited).saturating_sub(open)
+    }
+
+    /// Until what this returns is dropped, it is not known whether the sample works or waits.
+    pub(crate) fn hold(&self) -> Hold {
+        let mut state = self.state();
+        state.holds += 1;
+        let number = state.holds;
+        state.held.push((number, Instant::now()));
+        Hold { journal: self.clone(), number }
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -156,6 +177,18 @@ impl Journal {
     /// Takes the recorder out: nothing is written after this.
     pub(crate) fn close(&self) -> Option<SampleRecorder> {
         self.state().recorder.take()
+    }
+}
+
+/// A time of which is not known what it is.
+pub(crate) struct Hold {
+    journal: Journal,
+    number: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.journal.state().held.retain(|(number, _)| *number != self.number);
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod approval;
 mod audit;
+mod budget;
 mod check;
 mod display;
 mod header;
@@ -22,7 +23,7 @@ mod tools;
 pub use approval::{About, Choice, Heard, Mark, Named, Person, Policy, PolicyError, Question, Reply, Replying, View};
 pub use check::check;
 pub use display::{Display, Progress};
-pub use model::{Chosen, DEFAULT_MODEL, ModelError};
+pub use model::{Chosen, DEFAULT_MODEL, ModelError, Models};
 pub use place::PlaceError;
 pub use run::{EvalFailure, Evaluation, FailOn, Job, Settings, Surroundings, evaluate};
 pub use tools::{Keys, MissingKey};

@@ -111,7 +111,7 @@ pub(crate) async fn score_all(
     shared: &Shared,
     sample: &Sample,
     name: &str,
-    state: &State,
+    state: &mut State,
     journal: &Journal,
     (place, system): (Option<Place>, System),
     failed: bool,

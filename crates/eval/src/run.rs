@@ -16,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Context, Key, Person, Policy};
 use crate::audit::Audit;
+use crate::budget::Budget;
 use crate::display::{Counters, Display, Progress};
 use crate::journal::{now, unique};
-use crate::model::Chosen;
+use crate::model::Models;
 use crate::place::{PlaceError, Places};
 use crate::sample::{self, Ended, Shared};
 use crate::score::{self, Judged};
@@ -78,7 +79,7 @@ pub struct Job {
     /// A sandbox of the plan, where containers are wanted.
     pub request: Option<sandbox::Request>,
     /// Who answers.
-    pub model: Chosen,
+    pub models: Models,
     /// What the agent's commands find set.
     pub surroundings: Surroundings,
     /// How it runs.
@@ -190,10 +191,11 @@ pub async fn evaluate(
     let approvals = Arc::new(Context { policy: job.policy, person: job.person, key, redactor: Arc::clone(&redactor) });
     let shared = Arc::new(Shared {
         scorers: score::names(&job.task.scorers),
+        budget: Budget::new(job.task.run_limits),
         task: job.task,
         plan_hash: plan.hash(),
         plan,
-        model: job.model,
+        models: job.models,
         places,
         recorder: recorder.clone(),
         audit: audit.clone(),
@@ -227,6 +229,7 @@ struct Run {
 struct Outcome {
     judged: Vec<Judged>,
     usage: BTreeMap<String, Usage>,
+    role_usage: BTreeMap<String, Usage>,
     progress: Progress,
     cancelled: bool,
     error: Option<String>,
@@ -237,13 +240,26 @@ impl Run {
     async fn samples(&self, total: usize) -> Result<Outcome, EvalFailure> {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let progress = Progress { total: count(total), ..Progress::default() };
-        let mut outcome =
-            Outcome { judged: Vec::new(), usage: BTreeMap::new(), progress, cancelled: false, error: None };
+        let mut outcome = Outcome {
+            judged: Vec::new(),
+            usage: BTreeMap::new(),
+            role_usage: BTreeMap::new(),
+            progress,
+            cancelled: false,
+            error: None,
+        };
+        let budget = &self.shared.budget;
+        let deadline = budget.time().map(|time| tokio::time::Instant::now() + time);
         let epochs = self.shared.task.epochs.count;
         let samples = self.shared.task.dataset.samples.len();
         let mut next = (1..=epochs).flat_map(|epoch| (0..samples).map(move |index| (index, epoch)));
         let mut running = JoinSet::new();
         loop {
+            if let Some(over) = budget.over() {
+                outcome.error.get_or_insert_with(|| {
+                    format!("{}: no more samples are begun, and none that were under way are scored", over.message)
+                });
+            }
             while running.len() < self.settings.max_samples.max(1) && outcome.error.is_none() {
                 let Some((index, epoch)) = next.next() else { break };
                 let shared = Arc::clone(&self.shared);
@@ -257,6 +273,10 @@ impl Run {
                     None
                 }
                 ended = running.join_next() => ended,
+                () = until(deadline), if budget.over().is_none() => {
+                    budget.end_time();
+                    continue;
+                }
             };
             let Some(ended) = ended else { break };
             match ended {
@@ -280,8 +300,11 @@ impl Run {
 
     fn take(&self, ended: Ended, outcome: &mut Outcome) {
         outcome.progress.done += 1;
-        for (model, usage) in ended.usage {
+        for (model, usage) in ended.spent.by_model {
             outcome.usage.entry(model).or_default().add(&usage);
+        }
+        for (role, usage) in ended.spent.by_role {
+            outcome.role_usage.entry(role).or_default().add(&usage);
         }
         if let Some(error) = ended.error {
             outcome.progress.failed += 1;
@@ -317,6 +340,14 @@ impl Run {
     }
 }
 
+/// Waits for a time; for ever where there is none.
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Completes the log; the head of the audit chain is in it, so a shortened chain is found.
 fn finish(
     shared: &Shared,
@@ -344,7 +375,9 @@ fn finish(
     let finished = recorder.finish(End {
         status,
         results: Some(results.clone()),
-        stats: json!({"started_at": started, "completed_at": now(), "model_usage": outcome.usage}),
+        stats: json!({
+            "started_at": started, "completed_at": now(), "model_usage": outcome.usage, "role_usage": outcome.role_usage,
+        }),
         error: outcome.error.as_deref().map(log::event::EvalError::new),
         reductions: Some(reductions),
         metadata: [

@@ -11,14 +11,15 @@ use sandbox::System;
 use serde_json::{Map, Value, json};
 
 use crate::approval::{Context, Gate};
+use crate::budget::Budget;
 use crate::display::Counters;
 use crate::journal::{Journal, now, profile_data, unique};
-use crate::model::Chosen;
+use crate::model::Models;
 use crate::phases::{score_all, set_up};
 use crate::place::{Place, Places};
 use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
-use crate::solve::{self, State, Stop, Work};
+use crate::solve::{self, Speaker, Spent, State, Stop, Work};
 use crate::task::{Input, Sample, SampleId, Scorer, Task};
 use crate::tools::{Files, Kit, Looks, Search, Tool};
 
@@ -27,7 +28,8 @@ pub(crate) struct Shared {
     pub(crate) task: Task,
     pub(crate) plan: Arc<Plan>,
     pub(crate) plan_hash: String,
-    pub(crate) model: Chosen,
+    pub(crate) models: Models,
+    pub(crate) budget: Budget,
     pub(crate) places: Option<Places>,
     pub(crate) recorder: log::Recorder,
     pub(crate) audit: crate::audit::Audit,
@@ -47,7 +49,7 @@ pub(crate) struct Shared {
 pub(crate) struct Ended {
     pub(crate) judged: Judged,
     pub(crate) error: Option<String>,
-    pub(crate) usage: BTreeMap<String, log::message::Usage>,
+    pub(crate) spent: Spent,
 }
 
 impl From<&SampleId> for SampleName {
@@ -81,12 +83,19 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         Some(Stop::Limit { kind, limit, .. }) => {
             fields.insert("limit".into(), json!({"type": kind, "limit": limit}));
         }
+        // It had less than others: it is as if it had failed, and is not scored.
+        Some(Stop::Run(over)) => {
+            fields.insert("limit".into(), json!({"type": over.kind, "limit": over.limit}));
+            fields.insert("error".into(), json!(solve::error(&over.message)));
+            error = Some(over.message);
+        }
         Some(Stop::Failed(why)) => {
             fields.insert("error".into(), json!(solve::error(&why)));
             error = Some(why);
         }
         None => {}
     }
+    state.report(&journal, &shared.budget);
     fields.insert("uuid".into(), Value::from(unique()));
     fields.insert("started_at".into(), Value::from(started));
     fields.insert("completed_at".into(), Value::from(now()));
@@ -100,7 +109,7 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         }
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
-    Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, usage: state.usage })
+    Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, spent: state.spent })
 }
 
 /// What the agent may use and why, and what not: told before it is asked anything.
@@ -160,7 +169,8 @@ fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> M
     fields.insert("scores".into(), json!(scores));
     fields.insert("metadata".into(), Value::Object(sample.metadata.clone()));
     fields.insert("store".into(), json!({}));
-    fields.insert("model_usage".into(), json!(state.usage));
+    fields.insert("model_usage".into(), json!(state.spent.by_model));
+    fields.insert("role_usage".into(), json!(state.spent.by_role));
     fields
 }
 
@@ -210,12 +220,17 @@ async fn live(
         Some(Stop::Limit { kind, limit, message }) => {
             journal.event(What::SampleLimit { kind: (*kind).into(), message: message.clone(), limit: Some(*limit) });
         }
+        Some(Stop::Run(over)) => journal.event(What::SampleLimit {
+            kind: over.kind.into(),
+            message: over.message.clone(),
+            limit: Some(over.limit),
+        }),
         Some(Stop::Failed(why)) => journal.event(What::Error { error: solve::error(why) }),
         None => {}
     }
     // Whatever the agent left running ends here; the scorer finds its files only.
     let mut scores = BTreeMap::new();
-    let failed = matches!(stop, Some(Stop::Failed(_)));
+    let failed = matches!(stop, Some(Stop::Failed(_) | Stop::Run(_)));
     // Programs and settings are those from before the agent: it cannot judge itself.
     let system = prepared.map_or(System::OfImage, System::Of);
     match score_all(shared, sample, &name, state, journal, (place, system), failed).await {
@@ -238,7 +253,6 @@ async fn solve_in(
     deadline: Instant,
 ) -> Result<(), Stop> {
     let _span = journal.span("solvers", "solvers");
-    let model = shared.model.open(&shared.task, sample);
     let (sandbox, mut served) = match place {
         Some(place) => {
             let (sandbox, served) = place.parts();
@@ -247,7 +261,8 @@ async fn solve_in(
         None => (None, None),
     };
     let kit = Kit { files: Files::sharing(&shared.looks), search: shared.search.clone(), ..Kit::default() };
-    let mut config = shared.model.config.clone();
+    let limits = sample.own.limits.or(shared.task.limits);
+    let (chosen, mut config) = shared.models.agent_of(sample);
     if !shared.plan.parallel_calls {
         config.parallel_tool_calls = Some(false);
     }
@@ -255,13 +270,22 @@ async fn solve_in(
         task: &shared.task,
         sample,
         plan: &shared.plan,
-        model: &model,
-        config: &config,
-        scope: format!("epoch {epoch}"),
+        speaker: Speaker {
+            voice: chosen.open(&shared.task, sample, None),
+            role: None,
+            config,
+            scope: format!("epoch {epoch}"),
+            journal,
+            counters: &shared.counters,
+            budget: &shared.budget,
+            must_count: limits.need_usage() || shared.budget.needs_usage(),
+        },
+        limits,
         sandbox,
         journal,
         granted: &shared.granted,
         counters: &shared.counters,
+        budget: &shared.budget,
         surroundings: &shared.surroundings,
         gate,
         kit: &kit,
@@ -271,6 +295,8 @@ async fn solve_in(
         solved = tokio::time::timeout_at(deadline.into(), solve::solve(&work, state)) => solved.unwrap_or_else(|_| {
             Err(Stop::Limit { kind: "time", limit, message: format!("the sample's {limit} s were up") })
         }),
+        over = shared.budget.ended() => Err(Stop::Run(over)),
+        stop = solve::worked_out(journal, limits.working) => Err(stop),
         why = Place::lost(&mut served) => Err(Stop::Failed(format!("capture_lost: {why}"))),
     }
 }

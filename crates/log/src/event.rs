@@ -55,6 +55,9 @@ pub enum What {
     Model {
         /// Which.
         model: String,
+        /// In which role; absent for the agent's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        role: Option<String>,
         /// The conversation.
         input: Vec<ChatMessage>,
         /// The tools that it was offered: `{name, description, parameters}`.

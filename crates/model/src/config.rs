@@ -60,6 +60,34 @@ pub struct GenerateConfig {
     pub max_connections: Option<u32>,
 }
 
+impl GenerateConfig {
+    /// These, with what others say in their place.
+    #[must_use]
+    pub fn with(&self, others: &Self) -> Self {
+        let own = self.clone();
+        let others = others.clone();
+        Self {
+            temperature: others.temperature.or(own.temperature),
+            top_p: others.top_p.or(own.top_p),
+            top_k: others.top_k.or(own.top_k),
+            max_tokens: others.max_tokens.or(own.max_tokens),
+            stop_seqs: others.stop_seqs.or(own.stop_seqs),
+            seed: others.seed.or(own.seed),
+            frequency_penalty: others.frequency_penalty.or(own.frequency_penalty),
+            presence_penalty: others.presence_penalty.or(own.presence_penalty),
+            reasoning_effort: others.reasoning_effort.or(own.reasoning_effort),
+            reasoning_tokens: others.reasoning_tokens.or(own.reasoning_tokens),
+            parallel_tool_calls: others.parallel_tool_calls.or(own.parallel_tool_calls),
+            cache_prompt: others.cache_prompt.or(own.cache_prompt),
+            cache: others.cache.or(own.cache),
+            max_retries: others.max_retries.or(own.max_retries),
+            timeout: others.timeout.or(own.timeout),
+            attempt_timeout: others.attempt_timeout.or(own.attempt_timeout),
+            max_connections: others.max_connections.or(own.max_connections),
+        }
+    }
+}
+
 /// How hard a model thinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

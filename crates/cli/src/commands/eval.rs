@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use eval::task::{Task, TaskOverrides};
 use eval::{
-    Chosen, EvalFailure, Evaluation, FailOn, Job, Keys, Named, Person, Policy, PolicyError, Settings, Surroundings,
+    EvalFailure, Evaluation, FailOn, Job, Keys, Models, Named, Person, Policy, PolicyError, Settings, Surroundings,
 };
 use image::{ImageError, Opened};
 use log::{Redactor, Status};
@@ -69,8 +69,8 @@ pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
             let text = ": a granted environment value or a key is too short to be taken out of the log";
             printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
         }
-        if !job.model.unsent().is_empty() {
-            let text = format!(": {} does not take {}", job.model.name(), job.model.unsent().join(", "));
+        for (model, unsent) in job.models.unsent() {
+            let text = format!(": {model} does not take {}", unsent.join(", "));
             printer.message(&vec![vec![span(Look::Doubtful, "warning"), plain(text)]]);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -131,13 +131,13 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         sample_ids: arguments.sample_id.clone(),
         epochs: arguments.epochs,
         model: arguments.model.clone(),
+        model_roles: roles(&arguments.model_role),
+        limits: arguments.limits.of_sample(),
+        time: arguments.limits.time_limit,
+        run_limits: arguments.limits.of_run(),
         ..TaskOverrides::default()
     })?;
-    let model = task.model.as_deref().unwrap_or(eval::DEFAULT_MODEL);
-    let model = Chosen::find(model, &task.generate).map_err(|error| {
-        let problem = Problem::new(error.to_string()).hint(error.hint());
-        Problems { origin: task.origin.clone(), problems: vec![problem] }
-    })?;
+    let models = models(&task)?;
     let requested = task.document.profile.value.to_string();
     let facts = host::kernel_facts();
     // What is refused anyway is not fetched first.
@@ -162,7 +162,7 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         let problem = Problem::new(missing.to_string()).hint(missing.hint());
         Problems { origin: task.origin.clone(), problems: vec![problem] }
     })?;
-    let mut secrets = secrets(&task, &policy, &model);
+    let mut secrets = secrets(&task, &policy, &models);
     secrets.extend(keys.values().map(|key| key.expose_secret().to_owned()));
     let redactor = Redactor::new(secrets, log::redact::KEYS);
     nameless(&task, &redactor)?;
@@ -177,7 +177,7 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         requested,
         plan,
         request,
-        model,
+        models,
         surroundings,
         settings,
         redactor,
@@ -189,6 +189,28 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         revision,
     };
     Ok((job, image))
+}
+
+/// All models of each role.
+fn roles(stated: &[(String, String)]) -> BTreeMap<String, Vec<String>> {
+    let mut roles: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (role, model) in stated {
+        roles.entry(role.clone()).or_default().push(model.clone());
+    }
+    roles
+}
+
+/// Everybody who answers. A limit of costs holds only where costs are known.
+fn models(task: &Task) -> Result<Models, Problems> {
+    let failed = |problem| Problems { origin: task.origin.clone(), problems: vec![problem] };
+    let models = Models::find(task).map_err(|error| failed(Problem::new(error.to_string()).hint(error.hint())))?;
+    let unpriced = models.unpriced();
+    if task.limits_cost() && !unpriced.is_empty() {
+        let names = unpriced.into_iter().collect::<Vec<_>>().join(", ");
+        let problem = Problem::new(format!("a limit of costs cannot hold: there is no price for {names}"));
+        return Err(failed(problem.hint("name a file of prices by RINGFENCE_PRICES, or remove the limit")));
+    }
+    Ok(models)
 }
 
 /// Who is asked about calls. A file that the task names lies beside it; one that the operator names is where they say.
@@ -226,7 +248,7 @@ fn nameless(task: &Task, redactor: &Redactor) -> Result<(), Problems> {
 }
 
 /// What must not be written down: values that the task grants, what the policy's programs are given, and our own keys.
-fn secrets(task: &Task, policy: &Policy, model: &Chosen) -> Vec<String> {
+fn secrets(task: &Task, policy: &Policy, models: &Models) -> Vec<String> {
     let granted = task.document.environment.values().map(|value| ExposeSecret::expose_secret(value).to_owned());
     let passed = policy.passes();
     let own = std::env::vars_os().filter_map(|(name, value)| {
@@ -235,7 +257,7 @@ fn secrets(task: &Task, policy: &Policy, model: &Chosen) -> Vec<String> {
         key.then_some(value)
     });
     // A key may be from a file.
-    granted.chain(own).chain(model.secrets()).collect()
+    granted.chain(own).chain(models.secrets()).collect()
 }
 
 fn planned(

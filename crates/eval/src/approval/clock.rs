@@ -6,14 +6,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::journal::Journal;
+use crate::journal::{Hold, Journal};
 
 #[derive(Default)]
 struct State {
     calls: usize,
     waiting: usize,
     /// Since when all of them wait.
-    since: Option<Instant>,
+    since: Option<(Instant, Hold)>,
 }
 
 /// Who is under way, and who waits.
@@ -25,13 +25,10 @@ impl Clock {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
         let all_wait = state.waiting > 0 && state.waiting >= state.calls;
-        match (all_wait, state.since) {
-            (true, None) => state.since = Some(Instant::now()),
-            (false, Some(since)) => {
-                state.since = None;
-                journal.waited(since.elapsed());
-            }
-            _ => {}
+        if all_wait {
+            state.since.get_or_insert_with(|| (Instant::now(), journal.hold()));
+        } else if let Some((since, _hold)) = state.since.take() {
+            journal.waited(since.elapsed());
         }
     }
 

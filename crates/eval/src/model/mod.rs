@@ -1,6 +1,7 @@
 //! Who answers: somebody elsewhere, by the crate `model`, or one of those that need nobody.
 
 mod mock;
+mod roles;
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -11,9 +12,10 @@ use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::task::{Sample, Task};
+use crate::task::{MockReply, Sample, Task};
 
 use mock::Scripted;
+pub use roles::Models;
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
@@ -85,12 +87,15 @@ pub struct Chosen {
     name: String,
     pub(crate) config: GenerateConfig,
     remote: Option<Opened>,
+    /// Whether it is known what its answers cost.
+    priced: bool,
 }
 
 impl Chosen {
     /// Finds a model by its name. Nobody is asked yet, but everything that is needed for it must be there.
     pub fn find(name: &str, config: &GenerateConfig) -> Result<Self, ModelError> {
         let environment = |name: &str| std::env::var(name).ok();
+        let mut priced = true;
         let remote = match name {
             "mock/scripted" | "mock/echo" => None,
             _ => {
@@ -98,13 +103,14 @@ impl Chosen {
                 if let Some(path) = environment(PRICES_VARIABLE).filter(|path| !path.is_empty()) {
                     settings.price = Prices::load(&PathBuf::from(path))?.of(name).copied();
                 }
+                priced = settings.price.is_some();
                 if let (Some(expiry), Some(directory)) = (config.cache, cache_directory(&environment)) {
                     settings.cache = Some(CacheSettings { expiry, ..CacheSettings::at(directory) });
                 }
                 Some(::model::open(name, config, settings, &environment)?)
             }
         };
-        Ok(Self { name: name.to_owned(), config: config.clone(), remote })
+        Ok(Self { name: name.to_owned(), config: config.clone(), remote, priced })
     }
 
     /// Its full name.
@@ -115,6 +121,11 @@ impl Chosen {
     /// Settings that it does not take.
     pub fn unsent(&self) -> &[&'static str] {
         self.remote.as_ref().map_or(&[], |opened| &opened.unsent)
+    }
+
+    /// Whether it is known what its answers cost.
+    pub fn is_priced(&self) -> bool {
+        self.priced
     }
 
     /// Keys that must stand in no log.
@@ -128,15 +139,22 @@ impl Chosen {
         self.remote.as_ref().map(|opened| opened.address.as_str())
     }
 
-    /// Its voice in one sample.
-    pub(crate) fn open<'a>(&'a self, task: &'a Task, sample: &'a Sample) -> Voice<'a> {
+    /// Its voice in one sample, in a role other than the agent's where one is named.
+    pub(crate) fn open<'a>(&'a self, task: &'a Task, sample: &'a Sample, role: Option<&str>) -> Voice<'a> {
+        let script = || match role {
+            None => sample.mock.as_ref().unwrap_or(&task.mock),
+            Some(role) => sample.own.mock_roles.get(role).or_else(|| task.mock_roles.get(role)).unwrap_or(&NOTHING),
+        };
         match &self.remote {
             Some(opened) => Voice::Remote(Arc::clone(&opened.model)),
             None if self.name == "mock/echo" => Voice::Echo,
-            None => Voice::Scripted(Scripted::new(sample.mock.as_deref().unwrap_or(&task.mock))),
+            None => Voice::Scripted(Scripted::new(script())),
         }
     }
 }
+
+/// What a scripted model says where nobody wrote it a script.
+static NOTHING: Vec<MockReply> = Vec::new();
 
 /// As other programs do: in the user's directory for what can be made anew.
 fn cache_directory(environment: ::model::Environment<'_>) -> Option<PathBuf> {

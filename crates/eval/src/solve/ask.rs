@@ -1,17 +1,19 @@
-//! One question to the model and its answer, both written down.
+//! One question to a model and its answer, both written down.
 
 use std::time::{Duration, Instant};
 
-use ::model::{Answer, Request, ToolChoice};
+use ::model::{Answer, GenerateConfig, Request, ToolChoice};
 use log::event::What;
 use log::message::{ChatMessage, Choice, ModelOutput, Reply, StopReason};
 use serde_json::{Map, Value, json};
 
-use super::{State, Stop, Work, check};
-use crate::journal::{now, unique};
-use crate::model::{ModelError, ToolInfo};
+use super::{Spent, State, Stop, Work, check};
+use crate::budget::{Budget, Used};
+use crate::display::Counters;
+use crate::journal::{Journal, now, unique};
+use crate::model::{ModelError, ToolInfo, Voice};
 
-/// Asks the model once, within the limits; with these messages, or the sample's own.
+/// Asks the agent's model once, within the limits; with these messages, or the sample's own.
 pub(super) async fn ask(
     work: &Work<'_>,
     state: &mut State,
@@ -20,35 +22,7 @@ pub(super) async fn ask(
 ) -> Result<ChatMessage, Stop> {
     check(work, state)?;
     let sent = sent.unwrap_or(&state.messages);
-    let start = Instant::now();
-    let told: Vec<::model::ToolInfo> = tools.iter().map(Into::into).collect();
-    let request = Request {
-        messages: sent,
-        tools: &told,
-        tool_choice: &ToolChoice::Auto,
-        config: work.config,
-        scope: &work.scope,
-    };
-    let asked = Asked { work, sent, tools, start };
-    let answer = match work.model.generate(request).await {
-        Ok(answer) => answer,
-        Err(ModelError::Remote(::model::ModelError::ContentFilter { said })) => {
-            let why = format!("the provider's filter refused the request: {said}");
-            at_once(none(work.model.name(), Some(StopReason::ContentFilter), why))
-        }
-        Err(error) => {
-            let output = none(work.model.name(), None, error.told());
-            asked.write(at_once(output), Some(error.told()));
-            return Err(error.into());
-        }
-    };
-    // Queues and repetitions are not the sample's own time.
-    work.journal.waited(answer.waited);
-    let output = asked.write(answer, None);
-    if let Some(usage) = output.usage {
-        state.usage.entry(work.model.name().to_owned()).or_default().add(&usage);
-        work.counters.add_tokens(usage.total_tokens);
-    }
+    let output = work.speaker.ask(sent, tools, &mut state.spent).await?;
     let message = output.choices.first().map(|choice| choice.message.clone());
     let message = message.ok_or_else(|| Stop::Failed("the model gave no answer".into()))?;
     state.messages.push(message.clone());
@@ -56,9 +30,88 @@ pub(super) async fn ask(
     Ok(message)
 }
 
+/// Somebody who can be asked in one sample, in a role; everything that is asked is written down and counted.
+pub(crate) struct Speaker<'a> {
+    /// Who answers. Whoever asks often has one voice for all of it: a scripted one goes on with its script.
+    pub(crate) voice: Voice<'a>,
+    /// In which role; absent means as the agent.
+    pub(crate) role: Option<&'a str>,
+    /// How it is to answer.
+    pub(crate) config: GenerateConfig,
+    /// Answers that are kept are kept apart by this.
+    pub(crate) scope: String,
+    pub(crate) journal: &'a Journal,
+    pub(crate) counters: &'a Counters,
+    pub(crate) budget: &'a Budget,
+    /// Whether an answer must say what it used, because a limit rests on it.
+    pub(crate) must_count: bool,
+}
+
+impl Speaker<'_> {
+    /// Asks once. What the run may use up ends it; limits of the sample are the caller's.
+    pub(crate) async fn ask(
+        &self,
+        messages: &[ChatMessage],
+        tools: &[ToolInfo],
+        spent: &mut Spent,
+    ) -> Result<ModelOutput, Stop> {
+        if let Some(over) = self.budget.over() {
+            return Err(Stop::Run(over.clone()));
+        }
+        let start = Instant::now();
+        let told: Vec<::model::ToolInfo> = tools.iter().map(Into::into).collect();
+        let request = Request {
+            messages,
+            tools: &told,
+            tool_choice: &ToolChoice::Auto,
+            config: &self.config,
+            scope: &self.scope,
+        };
+        let asked = Asked { speaker: self, sent: messages, tools, start };
+        let held = self.journal.hold();
+        let answered = self.voice.generate(request).await;
+        let answer = match answered {
+            Ok(answer) => answer,
+            Err(ModelError::Remote(::model::ModelError::ContentFilter { said })) => {
+                let why = format!("the provider's filter refused the request: {said}");
+                at_once(none(self.voice.name(), Some(StopReason::ContentFilter), why))
+            }
+            Err(error) => {
+                let output = none(self.voice.name(), None, error.told());
+                asked.write(at_once(output), Some(error.told()));
+                return Err(error.into());
+            }
+        };
+        // Queues and repetitions are not the sample's own time.
+        self.journal.waited(answer.waited);
+        drop(held);
+        let refused = answer.output.error.is_some();
+        let output = asked.write(answer, None);
+        self.count(&output, refused, spent)?;
+        Ok(output)
+    }
+
+    fn count(&self, output: &ModelOutput, refused: bool, spent: &mut Spent) -> Result<(), Stop> {
+        let Some(usage) = output.usage else {
+            // A limit that nobody can count is none.
+            return if self.must_count && !refused {
+                let why = "does not say how many tokens it used, so that a limit of tokens or cost cannot hold";
+                Err(Stop::Failed(format!("{} {why} (remove the limit, or ask another server)", self.voice.name())))
+            } else {
+                Ok(())
+            };
+        };
+        spent.add(self.voice.name(), self.role, &usage);
+        self.counters.add_tokens(usage.total_tokens);
+        let cost = usage.total_cost.unwrap_or(0.0);
+        self.budget.add(Used { tokens: usage.total_tokens, cost, ..Used::default() });
+        Ok(())
+    }
+}
+
 /// A question that was asked.
 struct Asked<'a> {
-    work: &'a Work<'a>,
+    speaker: &'a Speaker<'a>,
     sent: &'a [ChatMessage],
     tools: &'a [ToolInfo],
     start: Instant,
@@ -67,19 +120,20 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Writes down what came of it.
     fn write(&self, answer: Answer, error: Option<String>) -> ModelOutput {
-        let Self { work, sent, tools, start } = self;
+        let Self { speaker, sent, tools, start } = self;
         let worked = start.elapsed().saturating_sub(answer.waited).as_secs_f64();
         let mut output = answer.output;
         output.time = Some(worked);
         let offered = tools
             .iter()
             .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
-        let config = match serde_json::to_value(work.config) {
+        let config = match serde_json::to_value(&speaker.config) {
             Ok(Value::Object(config)) => config,
             _ => Map::new(),
         };
-        work.journal.event(What::Model {
-            model: work.model.name().to_owned(),
+        speaker.journal.event(What::Model {
+            model: speaker.voice.name().to_owned(),
+            role: speaker.role.map(str::to_owned),
             input: recent(sent),
             tools: offered.collect(),
             tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),

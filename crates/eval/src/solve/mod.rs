@@ -10,19 +10,21 @@ mod prune;
 mod template;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use ::model::GenerateConfig;
 use log::event::EvalError;
 use log::message::{ChatMessage, ModelOutput, Usage};
 use profile::Plan;
 use sandbox::Sandbox;
 
 use crate::approval::Gate;
+use crate::budget::{Budget, Over, Used};
 use crate::journal::{Journal, unique};
-use crate::model::{ModelError, ToolInfo, Voice};
-use crate::task::{Input, Sample, Solver, Task};
+use crate::model::{ModelError, ToolInfo};
+use crate::task::{Input, Limits, Sample, Solver, Task};
 use crate::tools::{Kit, Tool};
 
+pub(crate) use ask::Speaker;
 use ask::ask;
 pub(crate) use choices::letters;
 
@@ -35,10 +37,35 @@ pub(crate) struct State {
     pub(crate) answer: Option<String>,
     /// Which choices were taken, by their place.
     pub(crate) chosen: Option<Vec<usize>>,
-    pub(crate) usage: BTreeMap<String, Usage>,
+    /// What the agent and all others have used.
+    pub(crate) spent: Spent,
     pub(crate) tool_calls: u64,
     /// Limits that were said to be near.
     neared: Vec<&'static str>,
+    /// What the run's budget knows of already.
+    reported: (usize, Duration),
+}
+
+/// What was used, by whom.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Spent {
+    /// By the model's name.
+    pub(crate) by_model: BTreeMap<String, Usage>,
+    /// By role, without the agent.
+    pub(crate) by_role: BTreeMap<String, Usage>,
+    /// By the agent alone: what the sample's own limits are about.
+    agent: Usage,
+}
+
+impl Spent {
+    /// Adds one answer.
+    pub(crate) fn add(&mut self, model: &str, role: Option<&str>, usage: &Usage) {
+        self.by_model.entry(model.to_owned()).or_default().add(usage);
+        match role {
+            Some(role) => self.by_role.entry(role.to_owned()).or_default().add(usage),
+            None => self.agent.add(usage),
+        }
+    }
 }
 
 /// Why a sample ends before its answer.
@@ -46,6 +73,8 @@ pub(crate) struct State {
 pub(crate) enum Stop {
     /// A limit: kind and limit, as Inspect names them.
     Limit { kind: &'static str, limit: f64, message: String },
+    /// A limit of the whole run.
+    Run(Over),
     /// It failed.
     Failed(String),
 }
@@ -67,16 +96,16 @@ pub(crate) struct Work<'a> {
     pub(crate) task: &'a Task,
     pub(crate) sample: &'a Sample,
     pub(crate) plan: &'a Plan,
-    pub(crate) model: &'a Voice<'a>,
-    /// How it is to answer.
-    pub(crate) config: &'a GenerateConfig,
-    /// Answers that are kept are kept apart by this.
-    pub(crate) scope: String,
+    /// Who is asked.
+    pub(crate) speaker: Speaker<'a>,
+    /// What the sample may use up.
+    pub(crate) limits: Limits,
     pub(crate) sandbox: Option<&'a Sandbox>,
     pub(crate) journal: &'a Journal,
     /// Which tools the plan grants.
     pub(crate) granted: &'a [Tool],
     pub(crate) counters: &'a crate::display::Counters,
+    pub(crate) budget: &'a Budget,
     pub(crate) surroundings: &'a crate::Surroundings,
     /// Who says yes to calls.
     pub(crate) gate: &'a Gate,
@@ -102,9 +131,10 @@ impl State {
             output: None,
             answer: None,
             chosen: None,
-            usage: BTreeMap::new(),
+            spent: Spent::default(),
             tool_calls: 0,
             neared: Vec::new(),
+            reported: (0, Duration::ZERO),
         }
     }
 
@@ -115,7 +145,21 @@ impl State {
     }
 
     fn tokens(&self) -> u64 {
-        self.usage.values().map(|usage| usage.total_tokens).sum()
+        self.spent.agent.total_tokens
+    }
+
+    /// In dollars.
+    fn cost(&self) -> f64 {
+        self.spent.agent.total_cost.unwrap_or(0.0)
+    }
+
+    /// Tells the run's budget what it does not know yet.
+    pub(crate) fn report(&mut self, journal: &Journal, budget: &Budget) {
+        let (messages, worked) = (self.messages.len(), journal.worked());
+        let more = messages.saturating_sub(self.reported.0);
+        let working = worked.saturating_sub(self.reported.1);
+        self.reported = (messages.max(self.reported.0), worked.max(self.reported.1));
+        budget.add(Used { messages: u64::try_from(more).unwrap_or(u64::MAX), working, ..Used::default() });
     }
 }
 
@@ -171,7 +215,8 @@ async fn generate(work: &Work<'_>, state: &mut State, tools: &[ToolInfo]) -> Res
 
 /// Limits that are looked at between steps; those that come near are said.
 fn check(work: &Work<'_>, state: &mut State) -> Result<(), Stop> {
-    let (limits, journal) = (&work.task.limits, work.journal);
+    let (limits, journal) = (&work.limits, work.journal);
+    state.report(journal, work.budget);
     #[expect(clippy::cast_precision_loss, reason = "a limit is shown, not calculated with")]
     let over = |kind: &'static str, used: u64, limit: Option<u64>| match limit {
         Some(limit) if used >= limit => Err(Stop::Limit {
@@ -183,17 +228,40 @@ fn check(work: &Work<'_>, state: &mut State) -> Result<(), Stop> {
     };
     over("message", u64::try_from(state.messages.len()).unwrap_or(u64::MAX), limits.messages.map(u64::from))?;
     over("token", state.tokens(), limits.tokens)?;
-    if let Some(limit) = limits.working.filter(|limit| journal.worked().as_millis() >= u128::from(*limit)) {
-        #[expect(clippy::cast_precision_loss, reason = "a limit is shown, not calculated with")]
-        let seconds = limit as f64 / 1000.0;
-        let message = format!("the sample has worked for {seconds} s");
-        return Err(Stop::Limit { kind: "working", limit: seconds, message });
+    if let Some(limit) = limits.cost.filter(|limit| state.cost() >= limit.amount()) {
+        let message = format!("the sample has cost ${:.6} of its {limit}", state.cost());
+        return Err(Stop::Limit { kind: "cost", limit: limit.amount(), message });
+    }
+    if let Some(limit) = limits.working.map(Duration::from_millis).filter(|limit| journal.worked() >= *limit) {
+        return Err(worked(limit));
     }
     // The sample's time has a clock of its own.
     let near: Vec<_> = near::of_sample(work, state).into_iter().filter(|near| near.limit != "time").collect();
     near::note(journal, state, &near);
     Ok(())
 }
+
+fn worked(limit: Duration) -> Stop {
+    let seconds = limit.as_secs_f64();
+    Stop::Limit { kind: "working", limit: seconds, message: format!("the sample has worked for {seconds} s") }
+}
+
+/// Returns when the sample has worked for too long, whatever it does then; never where nothing limits that.
+///
+/// How much of a question's time is work is known only when it is answered, so that no limit ends one.
+pub(crate) async fn worked_out(journal: &Journal, limit: Option<u64>) -> Stop {
+    let Some(limit) = limit.map(Duration::from_millis) else { return std::future::pending().await };
+    loop {
+        let left = limit.saturating_sub(journal.surely_worked());
+        if left.is_zero() {
+            return worked(limit);
+        }
+        tokio::time::sleep(left.max(LOOK)).await;
+    }
+}
+
+/// The shortest time between two looks at how long a sample has worked.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// An error, as logs have it.
 pub(crate) fn error(message: &str) -> EvalError {

@@ -22,8 +22,11 @@ impl Near {
     /// `None` while it is far, and where nothing limits.
     #[expect(clippy::cast_precision_loss, reason = "a share is shown, not calculated with")]
     pub(super) fn of(limit: &'static str, used: u64, of: Option<u64>) -> Option<Self> {
-        let of = of? as f64;
-        let used = used as f64;
+        Self::of_amount(limit, used as f64, of? as f64)
+    }
+
+    /// The same for any amount.
+    pub(super) fn of_amount(limit: &'static str, used: f64, of: f64) -> Option<Self> {
         (used >= of * NEAR).then_some(Self { limit, used, of })
     }
 
@@ -40,12 +43,13 @@ impl Near {
 
 /// The sample's own limits that are near.
 pub(super) fn of_sample(work: &Work<'_>, state: &State) -> Vec<Near> {
-    let (limits, messages) = (&work.task.limits, u64::try_from(state.messages.len()).unwrap_or(u64::MAX));
+    let (limits, messages) = (&work.limits, u64::try_from(state.messages.len()).unwrap_or(u64::MAX));
     let all = [
         Near::of_time("time", work.journal.elapsed(), Some(work.plan.limits.time.amount.0)),
         Near::of_time("working", work.journal.worked(), limits.working),
         Near::of("message", messages, limits.messages.map(u64::from)),
         Near::of("token", state.tokens(), limits.tokens),
+        limits.cost.and_then(|limit| Near::of_amount("cost", state.cost(), limit.amount())),
     ];
     all.into_iter().flatten().collect()
 }

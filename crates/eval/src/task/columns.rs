@@ -70,6 +70,10 @@ impl Columns {
         }
         // Kept, so that it is refused: elsewhere it would mean a sandbox of the sample's own.
         for part in KEYS.iter().chain(&["sandbox"]) {
+            // Data is of others: that it may choose models and limits must be said.
+            if *part == "overrides" && !self.stated.iter().any(|(name, _)| name == part) {
+                continue;
+            }
             if *part == "metadata" && !self.metadata.is_empty() {
                 continue;
             }
@@ -109,7 +113,7 @@ fn structured(part: &str, node: Node) -> Result<Node, String> {
             let choices = cell.split(',').map(|choice| Node { place, value: Value::Text(choice.trim().to_owned()) });
             Ok(Node { place, value: Value::List(choices.collect()) })
         }
-        "choices" | "files" | "metadata" | "mock" => json::parse(cell.as_bytes(), place)
+        "choices" | "files" | "metadata" | "mock" | "overrides" => json::parse(cell.as_bytes(), place)
             .map_err(|error| format!("`{part}` holds no JSON, column {}: write a mapping or a list", error.column())),
         _ => Ok(node),
     }

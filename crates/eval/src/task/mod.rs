@@ -9,6 +9,7 @@ mod check;
 mod columns;
 mod content;
 mod dataset;
+mod dollars;
 mod files;
 mod generate;
 mod json;
@@ -16,9 +17,11 @@ mod kinds;
 mod limits;
 mod mock;
 mod overrides;
+mod own;
 mod parameters;
 mod parse;
 mod records;
+mod roles;
 mod sample;
 mod scorer;
 mod shuffle;
@@ -35,6 +38,7 @@ use model::GenerateConfig;
 use profile::Document;
 use serde_json::{Map, Value};
 
+pub use dollars::{Dollars, ParseDollarsError};
 pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
 
@@ -57,12 +61,18 @@ pub struct Task {
     pub epochs: Epochs,
     /// Limits beside those of the document.
     pub limits: Limits,
+    /// Limits of all samples together.
+    pub run_limits: RunLimits,
     /// Which model answers, such as `mock/scripted`; the command line may name another.
     pub model: Option<String>,
     /// How it is to answer.
     pub generate: GenerateConfig,
+    /// Who answers beside the agent, such as graders.
+    pub model_roles: BTreeMap<String, Role>,
     /// What `mock/scripted` says in every sample that has no words of its own.
     pub mock: Vec<MockReply>,
+    /// What it says in each role.
+    pub mock_roles: BTreeMap<String, Vec<MockReply>>,
     /// For whoever sorts logs.
     pub tags: Vec<String>,
     /// For whoever reads logs.
@@ -112,6 +122,32 @@ pub struct Sample {
     pub metadata: Map<String, Value>,
     /// What `mock/scripted` says here.
     pub mock: Option<Vec<MockReply>>,
+    /// What holds here alone.
+    pub own: Own,
+}
+
+/// What holds for one sample alone; absent means as in all others.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Own {
+    /// Which model answers.
+    pub model: Option<String>,
+    /// How it is to answer, on top of what the task says.
+    pub generate: GenerateConfig,
+    /// Who answers in a role.
+    pub model_roles: BTreeMap<String, Role>,
+    /// What `mock/scripted` says in a role.
+    pub mock_roles: BTreeMap<String, Vec<MockReply>>,
+    /// Limits, each in the place of the task's.
+    pub limits: Limits,
+}
+
+/// Who answers in a role.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Role {
+    /// One model, or several that are all asked; never empty.
+    pub models: Vec<String>,
+    /// How they are to answer.
+    pub generate: GenerateConfig,
 }
 
 /// What is asked.
@@ -260,6 +296,17 @@ pub struct Limits {
     pub messages: Option<u32>,
     /// Tokens, in and out.
     pub tokens: Option<u64>,
+    /// What the answers may cost.
+    pub cost: Option<Dollars>,
+}
+
+/// What all samples together may use up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunLimits {
+    /// Milliseconds from the first sample to the last.
+    pub time: Option<u64>,
+    /// The rest, summed up over all samples.
+    pub sums: Limits,
 }
 
 /// What a scripted model says next.

@@ -1,15 +1,15 @@
 //! What the command line says about a task.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::str::FromStr;
 
 use profile::{Problem, Problems};
 
 use super::scorer::MOST_EPOCHS;
-use super::{Limits, Task};
+use super::{Limits, Role, RunLimits, Task, roles};
 
 /// What the command line may say; absent means what the file says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskOverrides {
     /// Which samples, by position.
     pub limit: Option<Slice>,
@@ -19,8 +19,14 @@ pub struct TaskOverrides {
     pub epochs: Option<u32>,
     /// Which model answers.
     pub model: Option<String>,
+    /// Who answers in a role.
+    pub model_roles: BTreeMap<String, Vec<String>>,
     /// Limits of one sample.
     pub limits: Limits,
+    /// Milliseconds that one sample may take.
+    pub time: Option<profile::Millis>,
+    /// Limits of all samples together.
+    pub run_limits: RunLimits,
     /// Further tags.
     pub tags: Vec<String>,
 }
@@ -76,6 +82,12 @@ impl Task {
         if overrides.model.as_ref().is_some_and(|model| model.trim().is_empty()) {
             problems.push(Problem::new("the model's name is empty"));
         }
+        for role in overrides.model_roles.keys().filter(|role| *role == roles::AGENT || !roles::is_name(role)) {
+            problems.push(
+                Problem::new(format!("`{role}` is not a role that a model can have"))
+                    .hint("the agent's model is --model; other roles are words of small letters, such as grader"),
+            );
+        }
         if !problems.is_empty() {
             return Err(Problems { origin: "the command line".into(), problems });
         }
@@ -86,11 +98,32 @@ impl Task {
             self.dataset.samples.drain(..slice.first - 1);
         }
         self.epochs.count = overrides.epochs.unwrap_or(self.epochs.count);
-        self.model = overrides.model.or(self.model.take());
-        self.limits.working = overrides.limits.working.or(self.limits.working);
-        self.limits.messages = overrides.limits.messages.or(self.limits.messages);
-        self.limits.tokens = overrides.limits.tokens.or(self.limits.tokens);
+        self.limits = overrides.limits.or(self.limits);
+        let RunLimits { time, sums } = overrides.run_limits;
+        self.run_limits = RunLimits { time: time.or(self.run_limits.time), sums: sums.or(self.run_limits.sums) };
+        if let Some(amount) = overrides.time {
+            self.document.limits.time = profile::Limit { amount, stated: profile::Stated::CommandLine };
+        }
+        self.command_models(overrides.model, overrides.model_roles);
+        for sample in &mut self.dataset.samples {
+            sample.own.limits.yield_to(&overrides.limits);
+        }
         self.tags.extend(overrides.tags);
         Ok(())
+    }
+
+    /// Whoever gives a command says who answers, whatever samples say: nobody else is asked.
+    fn command_models(&mut self, model: Option<String>, roles: BTreeMap<String, Vec<String>>) {
+        for sample in &mut self.dataset.samples {
+            if model.is_some() {
+                sample.own.model = None;
+            }
+            sample.own.model_roles.retain(|role, _| !roles.contains_key(role));
+        }
+        self.model = model.or(self.model.take());
+        for (role, models) in roles {
+            let generate = self.model_roles.remove(&role).map(|role| role.generate).unwrap_or_default();
+            self.model_roles.insert(role, Role { models, generate });
+        }
     }
 }

@@ -9,11 +9,25 @@ use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
 use super::files::{Beside, Files, read_at_most};
 use super::parameters::Parameters;
 use super::{
-    Epochs, Limits, Solver, Task, amounts, base, check, dataset, generate, mock, parameters, scorer, solver, when,
+    Epochs, Limits, RunLimits, Solver, Task, amounts, base, check, dataset, generate, mock, parameters, roles, scorer,
+    solver, when,
 };
 
-const OWN: [&str; 11] =
-    ["name", "dataset", "solver", "scorer", "epochs", "model", "generate", "mock", "tags", "metadata", "parameters"];
+const OWN: [&str; 13] = [
+    "name",
+    "dataset",
+    "solver",
+    "scorer",
+    "epochs",
+    "model",
+    "model_roles",
+    "generate",
+    "mock",
+    "mock_roles",
+    "tags",
+    "metadata",
+    "parameters",
+];
 /// A task's keys: its own, then those of a profile document.
 const KEYS: &[&str] = &{
     let mut keys = [""; OWN.len() + Document::KEYS.len()];
@@ -84,7 +98,7 @@ fn read(
     files: &dyn Files,
 ) -> Option<Task> {
     let mut parameters = Parameters::new();
-    let mut limits = Limits::default();
+    let (mut limits, mut run_limits) = (Limits::default(), RunLimits::default());
     if let Value::Map(entries) = &mut node.value {
         parameters = parameters::read(take(entries, "parameters"), given, complaints);
         parameters::fill(entries, &parameters, complaints);
@@ -94,7 +108,7 @@ fn read(
         }
         when::choose(entries, complaints);
         base::include(entries, complaints, files);
-        limits = Limits::take(entries, complaints);
+        (limits, run_limits) = Limits::take(entries, complaints);
     }
     let mut fields = Fields::open(node, "a task", KEYS, complaints)?;
     let document = Document::read(origin, &mut fields);
@@ -115,7 +129,9 @@ fn read(
     let epochs = fields.take("epochs").map(|node| Epochs::read(node, complaints)).unwrap_or_default();
     let model = amounts::words(&mut fields, "model");
     let generate = fields.take("generate").map(|node| generate::read(node, complaints)).unwrap_or_default();
+    let model_roles = fields.take("model_roles").map(|node| roles::read(node, complaints)).unwrap_or_default();
     let mock = fields.take("mock").map(|node| mock::read(node, complaints)).unwrap_or_default();
+    let mock_roles = fields.take("mock_roles").map(|node| roles::read_mocks(node, complaints)).unwrap_or_default();
     let tags: Vec<String> = fields
         .list("tags")
         .into_iter()
@@ -139,9 +155,12 @@ fn read(
         scorers: scorers.into_iter().map(|scorer| scorer.value).collect(),
         epochs,
         limits,
+        run_limits,
         model,
         generate,
+        model_roles,
         mock,
+        mock_roles,
         tags,
         metadata,
         parameters: in_force(parameters, complaints),

@@ -9,10 +9,11 @@ use profile::source::{Complaints, Fields, Node, Value, text};
 use super::amounts::{file_name, object, text_or_file};
 use super::columns::refuse_sandbox;
 use super::files::{Files, MAX_INCLUDED_BYTES, included};
-use super::{FileContent, Input, Sample, SampleId, content, mock};
+use super::{FileContent, Input, Sample, SampleId, content, mock, own};
 
 /// Its keys.
-pub(super) const KEYS: &[&str] = &["id", "input", "target", "choices", "files", "setup", "metadata", "mock"];
+pub(super) const KEYS: &[&str] =
+    &["id", "input", "target", "choices", "files", "setup", "metadata", "mock", "overrides"];
 /// The longest name of a sample: it becomes a file's name in the log.
 const MAX_ID_CHARACTERS: usize = 200;
 
@@ -37,8 +38,9 @@ pub(super) fn read(node: Node, number: i64, complaints: &Complaints, files: &dyn
     let setup = fields.take("setup").and_then(|node| text_or_file(node, "setup", complaints, files));
     let metadata = fields.take("metadata").and_then(|node| object(node, "metadata", complaints)).unwrap_or_default();
     let mock = fields.take("mock").map(|node| mock::read(node, complaints));
+    let own = fields.take("overrides").map(|node| own::read(node, complaints)).unwrap_or_default();
     fields.close();
-    Some(Sample { id: id?, input: input?, target, choices, files: within, setup, metadata, mock })
+    Some(Sample { id: id?, input: input?, target, choices, files: within, setup, metadata, mock, own })
 }
 
 fn read_id(node: Node, complaints: &Complaints) -> Option<SampleId> {
