@@ -10,7 +10,7 @@ use eval::{
 };
 use image::{ImageError, Opened};
 use log::{Redactor, Status};
-use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Source};
+use profile::{Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Source, Unmet};
 use sandbox::StartError;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -141,7 +141,10 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
     let requested = task.document.profile.value.to_string();
     let facts = host::kernel_facts();
     // What is refused anyway is not fetched first.
-    planned(&task, arguments, None, &facts)?;
+    let (request, plan) = planned(&task, arguments, None, &facts)?;
+    let policy = policy(&request, &plan, Path::new(&arguments.task))?;
+    let unmet = [eval::check_models(&task, &plan, &models), policy.check(&plan)].concat();
+    granted(&task, &plan, unmet)?;
     let (name, image) = container::open_image(&task.document, None).map_err(Obstacle::Image)?;
     let (request, plan) = planned(&task, arguments, name, &facts)?;
     let container = match plan.provider {
@@ -157,7 +160,6 @@ fn prepare(arguments: &EvalArguments) -> Result<(Job, Option<Opened>), Obstacle>
         dns_upstream: arguments.dns_upstream,
     };
     let revision = revision(Path::new(&arguments.task));
-    let policy = policy(&request, &plan, Path::new(&arguments.task))?;
     let keys = Keys::gather(&plan, |name| std::env::var(name).ok()).map_err(|missing| {
         let problem = Problem::new(missing.to_string()).hint(missing.hint());
         Problems { origin: task.origin.clone(), problems: vec![problem] }
@@ -275,12 +277,17 @@ fn planned(
     };
     let request = Request::resolve(task.document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
-    let unmet = eval::check(task, &plan);
+    granted(task, &plan, eval::check(task, &plan))?;
+    Ok((request, plan))
+}
+
+/// Nothing may stand between a task and its plan.
+fn granted(task: &Task, plan: &Plan, unmet: Vec<Unmet>) -> Result<(), Refusal> {
     if unmet.is_empty() {
-        return Ok((request, plan));
+        return Ok(());
     }
     let origin = Some(task.origin.clone());
-    Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() }.into())
+    Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() })
 }
 
 /// The commit of the task's files, where they are in a git repository; nothing is run.
