@@ -65,6 +65,9 @@ pub struct ToolCall {
     /// What is wrong with the arguments as the model wrote them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parse_error: Option<String>,
+    /// The arguments as the model wrote them, where they are no JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<String>,
 }
 
 /// What a tool gave back.

@@ -7,6 +7,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
+use strangers::Shown;
 use tokio::time::timeout;
 use url::Url;
 
@@ -14,8 +15,6 @@ use crate::error::{ModelError, Wait};
 use crate::provider::is_this_machine;
 use crate::retry;
 use crate::settings::{Settings, Timing};
-use crate::shown::Shown;
-use crate::tls;
 
 const USER_AGENT: &str = concat!("ringfence/", env!("CARGO_PKG_VERSION"));
 
@@ -54,7 +53,7 @@ impl Client {
     pub(crate) fn new(to: Destination, settings: &Settings) -> Result<Self, ModelError> {
         let failed = |error: &dyn std::fmt::Display| ModelError::Tls { why: Shown::new(&error.to_string()) };
         let here = is_this_machine(&to.url);
-        let config = if to.url.scheme() == "http" { tls::trusting_nobody() } else { tls::trusting() };
+        let config = if to.url.scheme() == "http" { strangers::trusting_nobody() } else { strangers::trusting(&[]) };
         let config = config.map_err(|error| failed(&error))?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(config)

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strangers::Shown;
 use thiserror::Error;
 
 use crate::keys::KeyringProblem;
 use crate::own_tools::ProviderTool;
-use crate::shown::Shown;
 
 /// Why there is no answer. No field ever holds a key: what servers say is looked through first.
 #[derive(Debug, Error)]

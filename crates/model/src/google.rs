@@ -3,6 +3,7 @@
 use log::message::{ChatMessage, Content, Part, Reasoning, Reply, StopReason, ToolResult, Usage};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use strangers::Shown;
 
 use crate::config::Effort;
 use crate::error::ModelError;
@@ -10,7 +11,6 @@ use crate::media;
 use crate::output::{Arguments, Reading, Unreadable, put};
 use crate::own_tools::{Granted, ProviderTool, Used as ToolUsed, back, only};
 use crate::request::{Request, ToolChoice};
-use crate::shown::Shown;
 
 /// The body of a request.
 pub(crate) fn body(request: &Request<'_>) -> Result<Value, ModelError> {

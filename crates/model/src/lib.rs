@@ -28,8 +28,6 @@ mod request;
 mod responses;
 mod retry;
 mod settings;
-mod shown;
-mod tls;
 
 pub use cache::CacheSettings;
 pub use config::{Effort, GenerateConfig};
@@ -42,4 +40,4 @@ pub use provider::{Provider, providers};
 pub use remote::{Opened, open};
 pub use request::{Answer, Generating, Model, Request, ToolChoice, ToolInfo};
 pub use settings::{Backoff, Settings, Timing};
-pub use shown::Shown;
+pub use strangers::Shown;

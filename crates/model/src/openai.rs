@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ModelError;
 use crate::media;
-use crate::output::{Arguments, Reading, Unreadable, put};
+use crate::output::{Arguments, Reading, Unreadable, arguments_text, put};
 use crate::own_tools::Granted;
 use crate::request::{Request, ToolChoice};
 
@@ -64,7 +64,7 @@ fn messages(messages: &[ChatMessage], server: Server) -> Result<Vec<Value>, Mode
         ChatMessage::User(said) => Ok(json!({"role": "user", "content": user(&said.content)?})),
         ChatMessage::Assistant(reply) => {
             let thoughts = server == Server::Compatible && asked.is_none_or(|asked| index > asked);
-            Ok(assistant(reply, thoughts))
+            Ok(assistant(reply, thoughts, server))
         }
         ChatMessage::Tool(result) => {
             Ok(json!({"role": "tool", "tool_call_id": result.tool_call_id, "content": result.content.text()}))
@@ -90,7 +90,7 @@ fn user(content: &Content) -> Result<Value, ModelError> {
     parts.iter().filter_map(part).collect()
 }
 
-fn assistant(reply: &Reply, thoughts: bool) -> Value {
+fn assistant(reply: &Reply, thoughts: bool, server: Server) -> Value {
     let text = reply.content.text();
     let mut message = Map::new();
     message.insert("role".into(), "assistant".into());
@@ -107,13 +107,13 @@ fn assistant(reply: &Reply, thoughts: bool) -> Value {
         }
     }
     if !calls.is_empty() {
-        message.insert("tool_calls".into(), calls.iter().map(call).collect());
+        message.insert("tool_calls".into(), calls.iter().map(|one| call(one, server)).collect());
     }
     Value::Object(message)
 }
 
-fn call(call: &ToolCall) -> Value {
-    let arguments = Value::Object(call.arguments.clone()).to_string();
+fn call(call: &ToolCall, server: Server) -> Value {
+    let arguments = arguments_text(call, server);
     json!({"id": call.id, "type": "function", "function": {"name": call.function, "arguments": arguments}})
 }
 
@@ -246,6 +246,22 @@ fn usage(used: Used) -> Usage {
 mod tests {
     use super::*;
     use crate::config::GenerateConfig;
+
+    #[test]
+    fn a_model_sees_the_arguments_that_it_wrote() {
+        let mut reading = Reading::default();
+        reading.call(Some("c".into()), "add".into(), Arguments::parse("{\"a\": 1"));
+        reading.call(Some("d".into()), "add".into(), Arguments::parse("{\"a\": 1}"));
+        reading.call(Some("e".into()), "add".into(), Arguments::parse(&"x".repeat(1 << 20)));
+        let sent =
+            |server| reading.calls.iter().map(|one| call(one, server)["function"]["arguments"].clone()).collect();
+        let own: Vec<Value> = sent(Server::OpenAi);
+        assert_eq!(own[..2], [json!("{\"a\": 1"), json!("{\"a\":1}")]);
+        assert!(own[2].as_str().is_some_and(|text| text.len() < 20_000 && text.ends_with("(1048576 bytes in all)")));
+        let others: Vec<Value> = sent(Server::Compatible);
+        assert_eq!(others[0], json!("{\"not_a_json_object\":\"{\\\"a\\\": 1\"}"));
+        assert_eq!(others[1], own[1]);
+    }
 
     #[test]
     fn the_longest_answer_has_two_names_and_thoughts_stay_where_they_are_known() {

@@ -4,9 +4,9 @@ use std::fmt;
 
 use log::message::{Part, ToolUse, ToolUseKind};
 use serde_json::{Map, Value};
+use strangers::Shown;
 
-use crate::output::{Reading, Unreadable};
-use crate::shown::Shown;
+use crate::output::{Reading, Unreadable, cut};
 
 /// A tool of a provider, which runs there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,21 +49,12 @@ impl ProviderTool {
 /// The most that is told of arguments or a result; what goes back to the provider is whole.
 const MOST_TOLD: usize = 16 << 10;
 
-/// At most so much of a text, at the border of a character.
-fn cut(text: &str) -> String {
-    let end = (0..=MOST_TOLD.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    match text.get(..end) {
-        Some(told) if told.len() < text.len() => format!("{told}… ({} bytes in all)", text.len()),
-        _ => text.to_owned(),
-    }
-}
-
 /// A value as people read it: words as they are, everything else as JSON.
 fn told(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => cut(text),
-        other => cut(&other.to_string()),
+        Value::String(text) => cut(text, MOST_TOLD),
+        other => cut(&other.to_string(), MOST_TOLD),
     }
 }
 
@@ -98,7 +89,7 @@ impl Reading {
         let own = || format!("use_{}", uuid::Uuid::new_v4().simple());
         self.parts.push(Part::ToolUse(ToolUse {
             tool_type: used.tool.kind(),
-            id: used.id.filter(|id| !id.is_empty()).map_or_else(own, cut),
+            id: used.id.filter(|id| !id.is_empty()).map_or_else(own, |id| cut(id, MOST_TOLD)),
             name: Shown::new(used.name).as_str().to_owned(),
             arguments: told(used.arguments),
             result: told(used.result),

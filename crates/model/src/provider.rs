@@ -145,7 +145,7 @@ impl Provider {
     pub(crate) fn body(self, model: &str, request: &Request<'_>, server: Server) -> Result<Value, ModelError> {
         match self {
             Self::OpenAi => openai::body(model, request, server),
-            Self::OpenAiResponses => responses::body(model, request),
+            Self::OpenAiResponses => responses::body(model, request, server),
             Self::Anthropic => anthropic::body(model, request),
             Self::Google => google::body(request),
         }

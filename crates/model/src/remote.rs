@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use log::message::ChatMessage;
 use secrecy::SecretString;
+use strangers::Shown;
 use tokio::time::{Instant, sleep};
 
 use crate::Output;
@@ -23,7 +24,6 @@ use crate::provider::Provider;
 use crate::request::{Answer, Generating, Model, Request};
 use crate::retry;
 use crate::settings::Settings;
-use crate::shown::Shown;
 
 /// A model that can be asked, and what whoever asks should know.
 pub struct Opened {

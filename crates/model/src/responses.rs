@@ -6,16 +6,17 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ModelError;
 use crate::media;
-use crate::output::{Arguments, Reading, Unreadable, put};
+use crate::openai::Server;
+use crate::output::{Arguments, Reading, Unreadable, arguments_text, put};
 use crate::own_tools::{Granted, ProviderTool, Used as ToolUsed, back, only};
 use crate::request::{Request, ToolChoice};
 
 /// The body of a request.
-pub(crate) fn body(model: &str, request: &Request<'_>) -> Result<Value, ModelError> {
+pub(crate) fn body(model: &str, request: &Request<'_>, server: Server) -> Result<Value, ModelError> {
     let config = request.config;
     let mut body = Map::new();
     body.insert("model".into(), model.into());
-    body.insert("input".into(), input(request.messages)?.into());
+    body.insert("input".into(), input(request.messages, server)?.into());
     body.insert("store".into(), false.into());
     body.insert("include".into(), include(request.provider_tools));
     put(&mut body, "max_output_tokens", config.max_tokens);
@@ -59,13 +60,13 @@ fn include(own: &[ProviderTool]) -> Value {
     std::iter::once("reasoning.encrypted_content").chain(own.iter().map(of)).collect()
 }
 
-fn input(messages: &[ChatMessage]) -> Result<Vec<Value>, ModelError> {
+fn input(messages: &[ChatMessage], server: Server) -> Result<Vec<Value>, ModelError> {
     let mut items = Vec::new();
     for message in messages {
         match message {
             ChatMessage::System(said) => items.push(json!({"role": "system", "content": said.content.text()})),
             ChatMessage::User(said) => items.push(json!({"role": "user", "content": user(&said.content)?})),
-            ChatMessage::Assistant(reply) => items.extend(assistant(reply)),
+            ChatMessage::Assistant(reply) => items.extend(assistant(reply, server)),
             ChatMessage::Tool(result) => items.push(json!({
                 "type": "function_call_output", "call_id": result.tool_call_id, "output": result.content.text(),
             })),
@@ -92,7 +93,7 @@ fn user(content: &Content) -> Result<Value, ModelError> {
 }
 
 /// Thoughts, words and calls are items of their own. Thoughts without an id were not thought there.
-fn assistant(reply: &Reply) -> Vec<Value> {
+fn assistant(reply: &Reply, server: Server) -> Vec<Value> {
     let mut items = Vec::new();
     let said = |text: &str| json!({"role": "assistant", "content": text});
     match &reply.content {
@@ -116,7 +117,7 @@ fn assistant(reply: &Reply) -> Vec<Value> {
         }
     }
     items.extend(reply.tool_calls.iter().flatten().map(|call| {
-        let arguments = Value::Object(call.arguments.clone()).to_string();
+        let arguments = arguments_text(call, server);
         json!({"type": "function_call", "call_id": call.id, "name": call.function, "arguments": arguments})
     }));
     items

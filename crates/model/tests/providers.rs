@@ -204,6 +204,8 @@ async fn arguments_that_are_no_json_are_the_models_mistake() {
         let call = &reply(&answer).tool_calls.as_ref().unwrap()[0];
         assert!(call.parse_error.as_ref().unwrap().contains("not a JSON object"), "{api:?}: {call:?}");
         assert!(call.arguments.is_empty());
+        let written = if matches!(api, Api::OpenAi | Api::Responses) { "{\"a\": 1" } else { "" };
+        assert!(call.written.as_ref().unwrap().starts_with(written), "{api:?}: {call:?}");
     }
 }
 

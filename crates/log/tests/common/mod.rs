@@ -78,6 +78,7 @@ fn call() -> ToolCall {
         function: "bash".into(),
         arguments: object(json!({"cmd": "ls /"})),
         parse_error: None,
+        written: None,
     }
 }
 
@@ -164,6 +165,7 @@ pub(crate) fn every_event() -> Vec<Event> {
         },
         What::Model {
             model: "mock/scripted".into(),
+            role: Some("grader".into()),
             input: messages(),
             tools: vec![json!({"name": "bash", "description": "runs", "parameters": {"type": "object", "properties":
                 {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})],
