@@ -163,7 +163,7 @@ async fn thoughts_are_kept_and_sent_back_as_each_provider_wants_them() {
                 assert_eq!(sent.iter().map(|block| block["type"].as_str().unwrap()).collect::<Vec<_>>(), kinds);
                 assert_eq!(sent[0]["signature"], "signed-abc");
             }
-            Api::Google => assert_eq!(second["contents"][1]["parts"][0]["thoughtSignature"], "signed-abc"),
+            Api::Google => assert_eq!(second["contents"][1]["parts"][0]["thoughtSignature"], "c2lnbmVkLWFiYw=="),
         }
     }
 }
