@@ -116,7 +116,7 @@ lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     debian busybox busybox-static
     tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test web
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test web
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
@@ -212,7 +212,7 @@ model_logs() {
     local place status=0
     place=$(mktemp -d)
     RINGFENCE_MODEL_LOGS=$place cargo test --release --quiet -p ringfence --test models || status=1
-    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 6 || status=1
+    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 12 || status=1
     PATH="$1/bin:$PATH" "$1/bin/python" crates/log/tests/inspect_check.py schema "$place" || status=1
     rm -rf "$place"
     return $status

@@ -255,11 +255,7 @@ impl Run {
         let mut next = (1..=epochs).flat_map(|epoch| (0..samples).map(move |index| (index, epoch)));
         let mut running = JoinSet::new();
         loop {
-            if let Some(over) = budget.over() {
-                outcome.error.get_or_insert_with(|| {
-                    format!("{}: no more samples are begun, and none that were under way are scored", over.message)
-                });
-            }
+            self.end_by_budget(&mut outcome);
             while running.len() < self.settings.max_samples.max(1) && outcome.error.is_none() {
                 let Some((index, epoch)) = next.next() else { break };
                 let shared = Arc::clone(&self.shared);
@@ -298,8 +294,18 @@ impl Run {
         Ok(outcome)
     }
 
+    /// The run's own limits are a better reason than what they did to samples.
+    fn end_by_budget(&self, outcome: &mut Outcome) {
+        if let Some(over) = self.shared.budget.over() {
+            outcome.error.get_or_insert_with(|| {
+                format!("{}: no more samples are begun, and none that were under way are scored", over.message)
+            });
+        }
+    }
+
     fn take(&self, ended: Ended, outcome: &mut Outcome) {
         outcome.progress.done += 1;
+        self.end_by_budget(outcome);
         for (model, usage) in ended.spent.by_model {
             outcome.usage.entry(model).or_default().add(&usage);
         }

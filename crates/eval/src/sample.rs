@@ -297,6 +297,8 @@ async fn solve_in(
     };
     let limit = Duration::from_millis(shared.plan.limits.time.amount.0).as_secs_f64();
     tokio::select! {
+        // Who has an answer has it, whatever ends at the same moment.
+        biased;
         solved = tokio::time::timeout_at(deadline.into(), solve::solve(&work, state)) => solved.unwrap_or_else(|_| {
             Err(Stop::Limit { kind: "time", limit, message: format!("the sample's {limit} s were up") })
         }),

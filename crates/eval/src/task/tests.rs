@@ -446,3 +446,48 @@ fn messages_hold_words_and_images() {
         "profile: T0.H1.N2\ndataset: [{input: [{role: user, content: [{image: 'data:image/png;base64,AA==', detail: closely}]}]}]",
     ]));
 }
+
+#[test]
+fn roles_limits_and_overrides() {
+    insta::assert_snapshot!(complaints(&[
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nmodel_roles: [x]\nmock_roles: 7",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nmodel_roles: {agent: a/b, Grader: a/b, '': a/b, grader: [], judge: ' ', third: {generate: {}}, fourth: {model: [1], extra: 2}}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nlimits: {cost: 0, run: {cost: lots, tokens: -1, memory: 1GiB, time: soon}}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nlimits: {run: 7}",
+        "profile: T0.H1.N2\ndataset: [{input: a, overrides: {modl: x, generate: {max_connections: 3, cache: true}, limits: {time: 3, cost: 1e9}}}]",
+        "profile: T0.H1.N2\ndataset: [{input: a, overrides: [x]}]",
+    ]));
+    let mut task = task(
+        "limits: {cost: 0.25, tokens: 100, run: {cost: 10, time: 1h}}\nmodel_roles: {grader: [a/b, c/d]}\nmodel: e/f\n\
+        dataset: [{input: a, overrides: {model: g/h, model_roles: {grader: i/j}, limits: {tokens: 900, messages: 3}}}]\n",
+    );
+    assert_eq!((task.limits.cost, task.run_limits.sums.cost), (Some(Dollars(250_000)), Some(Dollars(10_000_000))));
+    assert_eq!((task.run_limits.time, task.model_roles["grader"].models.len()), (Some(3_600_000), 2));
+    assert_eq!(task.dataset.samples[0].own.limits.or(task.limits).tokens, Some(900));
+    // Whoever gives a command has the last word, also over single samples.
+    task.apply(TaskOverrides {
+        model: Some("k/l".into()),
+        model_roles: [("grader".to_owned(), vec!["m/n".to_owned()])].into_iter().collect(),
+        limits: Limits { tokens: Some(50), ..Limits::default() },
+        time: Some(profile::Millis(5_000)),
+        ..TaskOverrides::default()
+    })
+    .unwrap();
+    let own = &task.dataset.samples[0].own;
+    assert_eq!((&own.model, own.model_roles.len(), own.limits.messages), (&None, 0, Some(3)));
+    assert_eq!(own.limits.or(task.limits).tokens, Some(50));
+    assert_eq!(
+        (task.model.as_deref(), task.model_roles["grader"].models.as_slice()),
+        (Some("k/l"), &["m/n".into()][..])
+    );
+    assert_eq!(task.document.limits.time.amount, profile::Millis(5_000));
+    // Data of others chooses neither models nor limits, unless the task says that it may.
+    let mut files = files();
+    files.insert("own.jsonl".into(), b"{\"input\": \"a\", \"overrides\": {\"model\": \"x/y\"}}\n".to_vec());
+    let read = |dataset: &str| {
+        let text = format!("profile: T0.H1.N2\ndataset: {dataset}\n");
+        Task::parse("task.yaml", &text, &BTreeMap::new(), &files).unwrap().dataset.samples.remove(0).own.model
+    };
+    assert_eq!(read("own.jsonl"), None);
+    assert_eq!(read("{file: own.jsonl, fields: {overrides: overrides}}").as_deref(), Some("x/y"));
+}
