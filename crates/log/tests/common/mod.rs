@@ -78,6 +78,7 @@ fn call() -> ToolCall {
         function: "bash".into(),
         arguments: object(json!({"cmd": "ls /"})),
         parse_error: None,
+        written: None,
     }
 }
 
@@ -165,7 +166,6 @@ pub(crate) fn every_event() -> Vec<Event> {
         What::Model {
             role: Some("grader".into()),
             model: "mock/scripted".into(),
-            role: None,
             input: messages().into(),
             tools: vec![json!({"name": "bash", "description": "runs", "parameters": {"type": "object", "properties":
                 {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})].into(),
