@@ -316,7 +316,7 @@ mod tests {
         reading.call(Some("c".into()), "add".into(), Arguments::parse("{\"a\": 1"));
         reading.call(Some("d".into()), "add".into(), Arguments::parse("{\"a\": 1}"));
         reading.call(Some("e".into()), "add".into(), Arguments::parse(&"x".repeat(1 << 20)));
-        let sent = |server| reading.calls.iter().map(|one| call(one, server).function.arguments).collect();
+        let sent = |server| reading.calls.iter().map(|one| Value::from(call(one, server).function.arguments)).collect();
         let own: Vec<Value> = sent(Server::OpenAi);
         assert_eq!(own[..2], [json!("{\"a\": 1"), json!("{\"a\":1}")]);
         assert!(own[2].as_str().is_some_and(|text| text.len() < 20_000 && text.ends_with("(1048576 bytes in all)")));
