@@ -14,6 +14,7 @@ pub mod message;
 mod name;
 mod place;
 mod plain;
+pub mod raw;
 mod reader;
 mod recorder;
 pub mod redact;
@@ -27,7 +28,7 @@ mod zipped;
 
 pub use error::LogError;
 pub use name::{Format, SampleName};
-pub use reader::{Glance, ReadError, Reader};
+pub use reader::{Glance, ReadError, Reader, Samples};
 pub use recorder::{End, Finished, Recorder, Start, Status, digest};
 pub use redact::Redactor;
 pub use sample::{SampleEnd, SampleRecorder};

@@ -40,7 +40,7 @@ const KEY_NAMES: [&str; 11] = [
 const PLACE_NAMES: [&str; 5] = ["FILE", "PATH", "DIR", "SOCK", "ID"];
 
 /// Whether a variable holds a key, by its name.
-fn names_a_key(name: &str) -> bool {
+pub(super) fn names_a_key(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let has = |words: &[&str]| name.split('_').any(|part| words.contains(&part));
     let ends = ["PASSWORD", "PASSWD", "_PWD", "_AUTH"].iter().any(|end| name.ends_with(end));

@@ -28,7 +28,8 @@ use crate::tools::{Kit, Tool};
 
 pub(crate) use ask::Speaker;
 use ask::ask;
-pub(crate) use choices::letters;
+pub(crate) use choices::{chosen, letters};
+pub(crate) use template::fill_with;
 
 /// What a sample has come to.
 #[derive(Debug, Clone)]
@@ -83,6 +84,12 @@ pub(crate) enum Stop {
     Run(Over),
     /// It failed.
     Failed(String),
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
 }
 
 impl From<ModelError> for Stop {
