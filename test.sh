@@ -11,6 +11,7 @@ INSPECT_VERSION=0.3.285
 JSONSCHEMA_VERSION=4.26.0
 OPENAI_VERSION=3.49.0
 ANTHROPIC_VERSION=2.8.0
+GOOGLE_VERSION=3.1.0
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
 
 export CARGO_TERM_COLOR=never
@@ -212,7 +213,7 @@ model_logs() {
     local place status=0
     place=$(mktemp -d)
     RINGFENCE_MODEL_LOGS=$place cargo test --release --quiet -p ringfence --test models || status=1
-    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 6 || status=1
+    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 12 || status=1
     PATH="$1/bin:$PATH" "$1/bin/python" crates/log/tests/inspect_check.py schema "$place" || status=1
     rm -rf "$place"
     return $status
@@ -260,14 +261,14 @@ inspect_scores() {
 # inspect_venv DIRECTORY: made anew unless this very version is there.
 inspect_venv() {
     "$1/bin/python" -c "import importlib.metadata as m, jsonschema
-versions = m.version('inspect-ai'), m.version('openai'), m.version('anthropic')
-assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION')" \
+versions = m.version('inspect-ai'), m.version('openai'), m.version('anthropic'), m.version('google-genai')
+assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION', '$GOOGLE_VERSION')" \
         2>/dev/null && return 0
     rm -rf "$1"
     # Debian keeps what makes environments in a package of its own, without a file that tells.
     python3 -c 'import ensurepip' 2>/dev/null || debian_file /nonexistent python3-venv || return 1
     python3 -m venv "$1" && "$1/bin/pip" install --quiet "inspect-ai==$INSPECT_VERSION" "jsonschema==$JSONSCHEMA_VERSION" \
-        "openai==$OPENAI_VERSION" "anthropic==$ANTHROPIC_VERSION"
+        "openai==$OPENAI_VERSION" "anthropic==$ANTHROPIC_VERSION" "google-genai==$GOOGLE_VERSION"
 }
 
 # By hand: long loops. Keep the result in docs/soak.md.

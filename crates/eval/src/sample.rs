@@ -17,6 +17,7 @@ use crate::journal::{Journal, now, profile_data, unique};
 use crate::model::Models;
 use crate::phases::{score_all, set_up};
 use crate::place::{Place, Places};
+use crate::provider_tools;
 use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, Speaker, Spent, State, Stop, Work};
@@ -256,6 +257,10 @@ async fn live(
         stop = solve_in(shared, (sample, epoch, &gate), state, journal, place.as_mut(), deadline).await.err();
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, None);
+        }
+        let of_provider = provider_tools::granted(&shared.plan);
+        if !of_provider.is_empty() {
+            journal.info(provider_tools::totals(&of_provider, &state.spent.provider_calls));
         }
     }
     if let Some(stop) = &stop {

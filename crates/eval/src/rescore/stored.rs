@@ -153,6 +153,7 @@ fn call(value: &Value) -> ToolCall {
         function: value["function"].as_str().unwrap_or_default().to_owned(),
         arguments: value["arguments"].as_object().cloned().unwrap_or_default(),
         parse_error: None,
+        written: None,
     }
 }
 

@@ -78,6 +78,7 @@ fn call() -> ToolCall {
         function: "bash".into(),
         arguments: object(json!({"cmd": "ls /"})),
         parse_error: None,
+        written: None,
     }
 }
 
