@@ -32,8 +32,7 @@ pub(crate) struct Extent {
     rounds: usize,
     /// A multiple of what the server answers at once, so that its limit is not measured with connections that are idle.
     samples: u64,
-    /// Inspect's: fewer where it has to end soon. Its processor was busy with 40 already; whether more change its speed, the
-    /// full run shows.
+    /// Inspect's: fewer where it has to end soon. Whether their number changes its speed, the full run shows.
     peer_samples: u64,
 }
 
