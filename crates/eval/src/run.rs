@@ -96,6 +96,8 @@ pub struct Job {
     pub keys: Keys,
     /// What was found out about this host, for the log.
     pub facts: Value,
+    /// Whether the log is to have a receipt, for the log.
+    pub receipt: log::Expectation,
     /// The version of the task's files, for the log.
     pub revision: Option<Value>,
 }
@@ -209,7 +211,7 @@ pub async fn evaluate(
     });
     let all = Run { shared: Arc::clone(&shared), display, cancel, settings: job.settings };
     let outcome = all.samples(total).await?;
-    let evaluation = finish(&shared, &recorder, &audit, &created, outcome)?;
+    let evaluation = finish(&shared, &recorder, &audit, &job.receipt, &created, outcome)?;
     drop(all);
     if let Some(places) = Arc::into_inner(shared).and_then(|shared| shared.places) {
         // The log is complete. What cannot be ended by us ends with us.
@@ -359,6 +361,7 @@ fn finish(
     shared: &Shared,
     recorder: &Recorder,
     audit: &Audit,
+    receipt: &log::Expectation,
     started: &str,
     mut outcome: Outcome,
 ) -> Result<Evaluation, EvalFailure> {
@@ -373,7 +376,7 @@ fn finish(
         (None, false) => Status::Success,
     };
     audit.record("end", json!({"done": outcome.progress.done, "failed": outcome.progress.failed}))?;
-    let head = audit.head();
+    let head = audit.end()?;
     let (epochs, total) = (&shared.task.epochs, shared.task.dataset.samples.len() * shared.task.epochs.count as usize);
     let results =
         without_secrets(score::results(&outcome.judged, &shared.scorers, &epochs.reducers, epochs.count, total));
@@ -389,6 +392,7 @@ fn finish(
         metadata: [
             ("ringfence_audit".to_owned(), json!({"count": head.count, "hash": head.hash})),
             ("ringfence_redactions".to_owned(), json!(shared.redactor.counts())),
+            (log::Expectation::FIELD.to_owned(), receipt.to_json()),
         ]
         .into_iter()
         .collect(),

@@ -7,9 +7,11 @@
 use std::fmt::Write as _;
 
 pub mod audit;
+mod canonical;
 mod content;
 mod error;
 pub mod event;
+mod expectation;
 pub mod message;
 mod name;
 mod place;
@@ -24,7 +26,9 @@ mod time;
 mod zip;
 mod zipped;
 
+pub use canonical::canonical;
 pub use error::LogError;
+pub use expectation::Expectation;
 pub use name::{Format, SampleName};
 pub use reader::{ReadError, Reader};
 pub use recorder::{End, Finished, Recorder, Start, Status};

@@ -1,7 +1,7 @@
 //! Writes a log: the start at once, samples as they complete, the results at the end.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -145,7 +145,8 @@ impl Recorder {
         }
         .map_err(shared.error("write the end"))?;
         *sink = None;
-        let digest = digest(&shared.path).map_err(shared.error("read the digest"))?;
+        let digest =
+            File::open(&shared.path).and_then(|mut file| digest(&mut file)).map_err(shared.error("read the digest"))?;
         Ok(Finished { path: shared.path.clone(), digest })
     }
 }
@@ -210,8 +211,7 @@ fn header(start: &Start, end: End) -> Map<String, Value> {
 }
 
 /// SHA-256 of a file, in hexadecimal.
-fn digest(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+pub(crate) fn digest(file: &mut dyn io::Read) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 17];
     loop {

@@ -164,6 +164,7 @@ pub(crate) fn every_event() -> Vec<Event> {
         },
         What::Model {
             model: "mock/scripted".into(),
+            role: Some("grader".into()),
             input: messages(),
             tools: vec![json!({"name": "bash", "description": "runs", "parameters": {"type": "object", "properties":
                 {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})],
