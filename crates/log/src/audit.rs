@@ -6,10 +6,12 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -194,7 +196,7 @@ pub fn verify(path: &Path, expected: Option<&Head>) -> Result<Head, AuditError> 
 /// The same, and shows the kind and the data of each line once it was found right. One line is in memory at a time.
 pub fn walk(path: &Path, expected: Option<&Head>, see: &mut dyn FnMut(&str, &Value)) -> Result<Head, AuditError> {
     let io = |source| AuditError::Io { action: "read", path: path.to_path_buf(), source };
-    let mut file = BufReader::new(File::open(path).map_err(io)?);
+    let mut file = BufReader::new(open(path).map_err(io)?);
     let mut head = Head::none();
     let mut text = Vec::new();
     loop {
@@ -218,6 +220,13 @@ pub fn walk(path: &Path, expected: Option<&Head>, see: &mut dyn FnMut(&str, &Val
         }
         _ => Ok(head),
     }
+}
+
+/// Opens a plain file; a pipe that somebody put there would be waited for.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
+    let file = File::options().read(true).custom_flags(i32::try_from(flags).unwrap_or_default()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a plain file")) }
 }
 
 /// The head after a line, and what the line says.
