@@ -100,7 +100,7 @@ lane_lint() {
 lane_unit() {
     tests 'tests' cargo test --release --workspace --exclude sandbox --exclude ringfence --exclude egress --exclude testnet
     tests 'tests of the gateway' cargo test --release -p egress --lib
-    tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli
+    tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli --test load
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz document
     fuzz task
@@ -115,7 +115,7 @@ lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     debian busybox busybox-static
     tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test web
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test retry --test set --test web
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
@@ -269,7 +269,7 @@ as_plain_user() {
     local directory programs program status=0
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

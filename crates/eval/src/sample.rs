@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::SampleName;
-use log::event::{Score, What};
+use log::event::{EvalError, Score, What};
 use profile::Plan;
 use sandbox::System;
 use serde_json::{Map, Value, json};
@@ -42,14 +42,19 @@ pub(crate) struct Shared {
     /// What was found out about the sandboxes' files.
     pub(crate) looks: Arc<Looks>,
     pub(crate) search: Search,
+    /// How often a sample that fails is tried again.
+    pub(crate) retry_on_error: u32,
 }
 
 /// How a sample ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) judged: Judged,
+    pub(crate) epoch: u32,
     pub(crate) error: Option<String>,
     pub(crate) spent: Spent,
+    /// What attempts before the last one used.
+    pub(crate) retried: Vec<Spent>,
 }
 
 impl From<&SampleId> for SampleName {
@@ -61,8 +66,29 @@ impl From<&SampleId> for SampleName {
     }
 }
 
-/// Runs one sample and writes it down. An error is one of the log: everything else is the sample's own.
+/// Runs one sample and writes it down, again if it fails and may be tried again. An error is one of the log: everything else
+/// is the sample's own.
 pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<Ended, EvalFailure> {
+    let (mut errors, mut retried) = (Vec::new(), Vec::new());
+    loop {
+        match attempt(shared, sample, epoch, &errors).await? {
+            Attempt::Ended(ended) => return Ok(Ended { retried, ..ended }),
+            Attempt::Again(error, spent) => {
+                errors.push(error);
+                retried.push(spent);
+            }
+        }
+    }
+}
+
+enum Attempt {
+    Ended(Ended),
+    /// It failed, and nothing of it is in the log but this.
+    Again(EvalError, Spent),
+}
+
+/// `errors` are those of earlier attempts.
+async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, errors: &[EvalError]) -> Result<Attempt, EvalFailure> {
     let started = now();
     let journal = Journal::new(
         shared.recorder.sample(SampleName::from(&sample.id), epoch)?,
@@ -77,7 +103,19 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         journal.event(What::SampleInit { sample: described(sample), state: json!({"messages": state.messages}) });
     }
     let (stop, scores) = live(shared, sample, epoch, &mut state, &journal).await;
+    let again = errors.len() < shared.retry_on_error as usize && shared.budget.over().is_none();
+    if let Some(Stop::Failed(why)) = stop.as_ref().filter(|_| again) {
+        state.report(&journal, &shared.budget);
+        journal.check()?;
+        drop(journal.close());
+        let why = shared.redactor.text(why).into_owned();
+        shared.audit.of(sample, epoch).record("retry", json!({"attempt": errors.len() + 1, "error": why}))?;
+        return Ok(Attempt::Again(solve::error(&why), state.spent));
+    }
     let mut fields = fields(sample, &state, &scores);
+    if !errors.is_empty() {
+        fields.insert("error_retries".into(), json!(errors));
+    }
     let mut error = None;
     match stop {
         Some(Stop::Limit { kind, limit, .. }) => {
@@ -105,11 +143,12 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
     if let Some(mut recorder) = journal.close() {
         // One after the other: a long conversation should not be held twice.
         for message in std::mem::take(&mut state.messages) {
-            recorder.message(&journal.without_secrets(json!(message)))?;
+            recorder.message(&journal.message(&message));
         }
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
-    Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, spent: state.spent })
+    let judged = Judged { sample: sample.id.clone(), scores };
+    Ok(Attempt::Ended(Ended { judged, epoch, error, spent: state.spent, retried: Vec::new() }))
 }
 
 /// What the agent may use and why, and what not: told before it is asked anything.

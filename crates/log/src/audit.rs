@@ -188,6 +188,25 @@ impl Audit {
     }
 }
 
+/// Checks the chain of a writer that was killed: half a line at its end is no part of it, and no flaw.
+pub fn verify_killed(path: &Path) -> Result<Head, AuditError> {
+    follow_all(path, true, &mut |_, _| {})
+}
+
+/// What the first line of a chain says: its kind and data. Nothing if there is no line.
+pub fn first(path: &Path) -> Result<Option<(String, Value)>, AuditError> {
+    let io = |source| AuditError::Io { action: "read", path: path.to_path_buf(), source };
+    let mut text = Vec::new();
+    BufReader::new(open(path).map_err(io)?).take(LONGEST).read_until(b'\n', &mut text).map_err(io)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let broken = |flaw| AuditError::Broken { path: path.to_path_buf(), line: 1, flaw };
+    let (_, mut line) = follow(&Head::none(), &text).map_err(broken)?;
+    let kind = line.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok(Some((kind, line.remove("data").unwrap_or_default())))
+}
+
 /// Checks a chain from its first line to its last. Without an `expected` head, lines missing at its end are not found.
 pub fn verify(path: &Path, expected: Option<&Head>) -> Result<Head, AuditError> {
     walk(path, expected, &mut |_, _| {})
@@ -195,6 +214,16 @@ pub fn verify(path: &Path, expected: Option<&Head>) -> Result<Head, AuditError> 
 
 /// The same, and shows the kind and the data of each line once it was found right. One line is in memory at a time.
 pub fn walk(path: &Path, expected: Option<&Head>, see: &mut dyn FnMut(&str, &Value)) -> Result<Head, AuditError> {
+    let head = follow_all(path, false, see)?;
+    match expected {
+        Some(expected) if *expected != head => {
+            Err(AuditError::Head { path: path.to_path_buf(), found: head, expected: expected.clone() })
+        }
+        _ => Ok(head),
+    }
+}
+
+fn follow_all(path: &Path, may_be_cut: bool, see: &mut dyn FnMut(&str, &Value)) -> Result<Head, AuditError> {
     let io = |source| AuditError::Io { action: "read", path: path.to_path_buf(), source };
     let mut file = BufReader::new(open(path).map_err(io)?);
     let mut head = Head::none();
@@ -202,8 +231,9 @@ pub fn walk(path: &Path, expected: Option<&Head>, see: &mut dyn FnMut(&str, &Val
     loop {
         text.clear();
         file.by_ref().take(LONGEST).read_until(b'\n', &mut text).map_err(io)?;
-        if text.is_empty() {
-            break;
+        let cut = may_be_cut && !text.ends_with(b"\n") && (text.len() as u64) < LONGEST;
+        if text.is_empty() || cut {
+            return Ok(head);
         }
         let line = head.count + 1;
         let found = follow(&head, &text).map_err(|flaw| AuditError::Broken { path: path.to_path_buf(), line, flaw })?;
@@ -213,12 +243,6 @@ pub fn walk(path: &Path, expected: Option<&Head>, see: &mut dyn FnMut(&str, &Val
             content.get("data").unwrap_or(&Value::Null),
         );
         head = next;
-    }
-    match expected {
-        Some(expected) if *expected != head => {
-            Err(AuditError::Head { path: path.to_path_buf(), found: head, expected: expected.clone() })
-        }
-        _ => Ok(head),
     }
 }
 

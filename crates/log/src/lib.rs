@@ -23,6 +23,7 @@ mod sample;
 mod squeeze;
 mod summary;
 mod time;
+mod written;
 mod zip;
 mod zipped;
 
@@ -30,11 +31,12 @@ pub use canonical::canonical;
 pub use error::LogError;
 pub use expectation::Expectation;
 pub use name::{Format, SampleName};
-pub use reader::{ReadError, Reader};
-pub use recorder::{End, Finished, Recorder, Start, Status};
+pub use reader::{Glance, ReadError, Reader};
+pub use recorder::{End, Finished, Recorder, Start, Status, digest};
 pub use redact::Redactor;
 pub use sample::{SampleEnd, SampleRecorder};
 pub use time::rfc3339;
+pub use written::{Conversation, Repeated, Written};
 
 /// Bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> String {

@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::place::Part;
 use crate::recorder::Shared;
 use crate::summary::summary;
+use crate::written::Written;
 use crate::{LogError, SampleName};
 
 /// Events are written in pieces of about this size.
@@ -60,13 +61,12 @@ impl SampleRecorder {
     }
 
     /// Adds to the sample's messages, in place of the field `messages`.
-    pub fn message(&mut self, message: &Value) -> Result<(), LogError> {
+    pub fn message(&mut self, message: &Written) {
         if self.message_count > 0 {
             self.messages.push(b',');
         }
         self.message_count += 1;
-        serde_json::to_writer(&mut self.messages, message)
-            .map_err(|error| self.log.error("write a message")(error.into()))
+        self.messages.extend_from_slice(message.json().as_bytes());
     }
 
     /// Puts the sample into the log. When this returns, a killed program loses nothing of it.

@@ -55,6 +55,8 @@ impl Client {
             .retry(reqwest::retry::never())
             .referer(false)
             .http1_only()
+            // More are opened for a moment when one is asked for before another is given back; they need not stay.
+            .pool_max_idle_per_host(settings.max_connections)
             .connect_timeout(settings.timing.connect)
             .user_agent(USER_AGENT);
         if here {

@@ -59,6 +59,12 @@ pub enum ModelError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The conversation cannot be written as JSON.
+    #[error("the request cannot be written: {why}")]
+    Unwritable {
+        /// What is wrong with it.
+        why: Shown,
+    },
     /// Nobody answers there.
     #[error("{server} cannot be reached: {why}")]
     Unreachable {
@@ -251,9 +257,11 @@ impl ModelError {
             | Self::Unauthorised { .. }
             | Self::NoSuchModel { .. }
             | Self::Quota { .. } => Fault::Setup,
-            Self::Image { .. } | Self::ContextLength { .. } | Self::ContentFilter { .. } | Self::Refused { .. } => {
-                Fault::Task
-            }
+            Self::Image { .. }
+            | Self::Unwritable { .. }
+            | Self::ContextLength { .. }
+            | Self::ContentFilter { .. }
+            | Self::Refused { .. } => Fault::Task,
             Self::TooLarge { .. }
             | Self::Redirected { .. }
             | Self::RateLimited { .. }
@@ -302,6 +310,7 @@ impl ModelError {
             Self::BaseUrl { .. } => "write https://host/v1, or http://localhost:8000/v1 for this machine".into(),
             Self::Tls { .. } => "check the certificates of this system, or SSL_CERT_FILE".into(),
             Self::Image { .. } => "images are png, jpeg, gif or webp, as data URLs or files beside the task".into(),
+            Self::Unwritable { .. } => "look at the last message of the sample in the log".into(),
             Self::Unreachable { .. } => "check the network and the address of the server".into(),
             Self::Interrupted { .. } | Self::Broken { .. } => "try again later".into(),
             Self::TimedOut { .. } => "give it more time with `generate: {attempt_timeout: …}`".into(),

@@ -125,13 +125,14 @@ impl Provider {
         unsent.into_iter().flatten().collect()
     }
 
-    pub(crate) fn body(self, model: &str, request: &Request<'_>, server: Server) -> Result<Value, ModelError> {
-        match self {
-            Self::OpenAi => openai::body(model, request, server),
+    pub(crate) fn body(self, model: &str, request: &Request<'_>, server: Server) -> Result<String, ModelError> {
+        let body = match self {
+            Self::OpenAi => return openai::body(model, request, server),
             Self::OpenAiResponses => responses::body(model, request),
             Self::Anthropic => anthropic::body(model, request),
             Self::Google => google::body(request),
-        }
+        };
+        body.map(|body| body.to_string())
     }
 
     pub(crate) fn read(self, reply: Value) -> Result<Reading, Unreadable> {

@@ -89,7 +89,7 @@ struct Remote {
 
 impl Remote {
     async fn answer(&self, request: &Request<'_>) -> Result<Answer, ModelError> {
-        let body = self.provider.body(&self.model, request, self.server)?.to_string();
+        let body = self.provider.body(&self.model, request, self.server)?;
         let Some(cache) = &self.cache else { return self.ask(&body).await };
         let key = cache::key(&[&self.name, self.client.url().as_str(), &body, request.scope]);
         if let Some(output) = cache.get(&key, SystemTime::now()) {

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use log::message::ChatMessage;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{GenerateConfig, ModelError, Output};
@@ -24,7 +25,7 @@ pub struct Request<'a> {
 }
 
 /// A tool, as a model is told about it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolInfo {
     /// Its name.
     pub name: String,

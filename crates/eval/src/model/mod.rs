@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use ::model::{Answer, CacheSettings, GenerateConfig, Model, Opened, PRICES_VARIABLE, PriceError, Prices, Request};
 use secrecy::ExposeSecret as _;
-use serde_json::Value;
 use thiserror::Error;
 
 use crate::task::{MockReply, Sample, Task};
 
+pub(crate) use ::model::ToolInfo;
 use mock::Scripted;
 pub use roles::Models;
 
@@ -56,23 +56,6 @@ impl ModelError {
             cause = inner.source();
         }
         text
-    }
-}
-
-/// A tool, as a model is told about it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ToolInfo {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// What it does, in a sentence.
-    pub(crate) description: &'static str,
-    /// The schema of its arguments (JSON Schema).
-    pub(crate) parameters: Value,
-}
-
-impl From<&ToolInfo> for ::model::ToolInfo {
-    fn from(tool: &ToolInfo) -> Self {
-        Self { name: tool.name.into(), description: tool.description.into(), parameters: tool.parameters.clone() }
     }
 }
 

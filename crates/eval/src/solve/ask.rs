@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use ::model::{Answer, GenerateConfig, Request, ToolChoice};
 use log::event::What;
 use log::message::{ChatMessage, Choice, ModelOutput, Reply, StopReason};
-use serde_json::{Map, Value, json};
+use log::{Conversation, Repeated, Written};
+use serde_json::{Map, Value};
 
 use super::{Spent, State, Stop, Work, check};
 use crate::budget::{Budget, Used};
@@ -59,14 +60,8 @@ impl Speaker<'_> {
             return Err(Stop::Run(over.clone()));
         }
         let start = Instant::now();
-        let told: Vec<::model::ToolInfo> = tools.iter().map(Into::into).collect();
-        let request = Request {
-            messages,
-            tools: &told,
-            tool_choice: &ToolChoice::Auto,
-            config: &self.config,
-            scope: &self.scope,
-        };
+        let request =
+            Request { messages, tools, tool_choice: &ToolChoice::Auto, config: &self.config, scope: &self.scope };
         let asked = Asked { speaker: self, sent: messages, tools, start };
         let held = self.journal.hold();
         let answered = self.voice.generate(request).await;
@@ -124,9 +119,6 @@ impl Asked<'_> {
         let worked = start.elapsed().saturating_sub(answer.waited).as_secs_f64();
         let mut output = answer.output;
         output.time = Some(worked);
-        let offered = tools
-            .iter()
-            .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
         let config = match serde_json::to_value(&speaker.config) {
             Ok(Value::Object(config)) => config,
             _ => Map::new(),
@@ -134,8 +126,8 @@ impl Asked<'_> {
         speaker.journal.event(What::Model {
             model: speaker.voice.name().to_owned(),
             role: speaker.role.map(str::to_owned),
-            input: recent(sent),
-            tools: offered.collect(),
+            input: recent(speaker.journal, sent),
+            tools: Repeated::Written(speaker.journal.tools(tools)),
             tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
             config,
             output: output.clone(),
@@ -176,10 +168,12 @@ fn at_once(output: ModelOutput) -> Answer {
 /// thousands would be written thousands of times.
 const REPEATED: usize = 100;
 
-fn recent(messages: &[ChatMessage]) -> Vec<ChatMessage> {
-    let Some(left_out) = messages.len().checked_sub(REPEATED).filter(|count| *count > 0) else {
-        return messages.to_vec();
-    };
-    let note = ChatMessage::system(format!("({left_out} earlier messages are in the sample's own list)"));
-    std::iter::once(note).chain(messages[left_out..].iter().cloned()).collect()
+fn recent(journal: &Journal, messages: &[ChatMessage]) -> Conversation {
+    let left_out = messages.len().saturating_sub(REPEATED);
+    let mut written = journal.conversation(&messages[left_out..]);
+    if left_out > 0 {
+        let note = format!("({left_out} earlier messages are in the sample's own list)");
+        written.insert(0, Written::message(&ChatMessage::system(note), journal.redactor()));
+    }
+    Conversation::Written(written)
 }

@@ -26,6 +26,7 @@ mod sample;
 mod scorer;
 mod shuffle;
 mod solver;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod when;
@@ -41,6 +42,8 @@ use serde_json::{Map, Value};
 pub use dollars::{Dollars, ParseDollarsError};
 pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
+pub use sources::Sources;
+pub(crate) use sources::sha256;
 
 /// A task, as its file and the command line say.
 #[derive(Debug, Clone)]
@@ -79,6 +82,8 @@ pub struct Task {
     pub metadata: Map<String, Value>,
     /// The parameters in force, by name.
     pub parameters: BTreeMap<String, Value>,
+    /// What it was read from.
+    pub sources: Sources,
 }
 
 /// The samples of a task.

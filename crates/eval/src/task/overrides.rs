@@ -45,6 +45,12 @@ pub struct Slice {
 #[error("`{0}` is not a number of samples, such as 10, or positions, such as 5-10")]
 pub struct ParseSliceError(String);
 
+impl std::fmt::Display for Slice {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}-{}", self.first, self.last)
+    }
+}
+
 impl FromStr for Slice {
     type Err = ParseSliceError;
 

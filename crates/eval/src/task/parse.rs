@@ -8,9 +8,10 @@ use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
 
 use super::files::{Beside, Files, read_at_most};
 use super::parameters::Parameters;
+use super::sources::{Remembered, sha256};
 use super::{
-    Epochs, Limits, RunLimits, Solver, Task, amounts, base, check, dataset, generate, mock, parameters, roles, scorer,
-    solver, when,
+    Epochs, Limits, RunLimits, Solver, Sources, Task, amounts, base, check, dataset, generate, mock, parameters, roles,
+    scorer, solver, when,
 };
 
 const OWN: [&str; 13] = [
@@ -38,12 +39,25 @@ const KEYS: &[&str] = &{
     }
     keys
 };
+/// What to do about a task that is not the same any more.
+const CHANGED: &str = "finished samples were made by the task as it was: run it anew with `ringfence eval`, bring the files \
+    back, or say --changed-task to keep them all the same";
 /// The longest name of a task.
 const MAX_NAME_CHARACTERS: usize = 100;
 
 impl Task {
     /// Reads a task's file and what it includes. `parameters` are what the command line gives.
     pub fn load(path: &Path, parameters: &BTreeMap<String, String>) -> Result<Self, Problems> {
+        Self::load_same(path, parameters, None)
+    }
+
+    /// The same, if it is still the task that it was. A file that is another one is not even looked into: nothing of it is
+    /// in any message.
+    pub fn load_same(
+        path: &Path,
+        parameters: &BTreeMap<String, String>,
+        expected: Option<&Sources>,
+    ) -> Result<Self, Problems> {
         let origin = path.display().to_string();
         let failed = |error: std::io::Error| Problems {
             origin: origin.clone(),
@@ -51,9 +65,22 @@ impl Task {
         };
         let most = u64::try_from(MAX_DOCUMENT_BYTES).unwrap_or(u64::MAX);
         let bytes = read_at_most(path, most).map_err(failed)?;
+        let changed = |what: &str| Problems {
+            origin: origin.clone(),
+            problems: vec![Problem::new(format!("{what} since the log was made")).hint(CHANGED)],
+        };
+        if expected.is_some_and(|expected| expected.task != sha256(&bytes)) {
+            return Err(changed("the task file has changed"));
+        }
         let text = String::from_utf8(bytes).map_err(|error| failed(std::io::Error::other(error)))?;
         let files = Beside::task(path).map_err(failed)?;
-        Self::parse(origin, &text, parameters, &files)
+        let files = Remembered::new(&files);
+        let mut task = Self::parse(origin.clone(), &text, parameters, &files)?;
+        task.sources = files.sources(text.as_bytes());
+        if expected.is_some_and(|expected| *expected != task.sources) {
+            return Err(changed("a file that the task includes has changed"));
+        }
+        Ok(task)
     }
 
     /// Reads a task; `origin` names it in messages, `files` are those beside it.
@@ -164,6 +191,7 @@ fn read(
         tags,
         metadata,
         parameters: in_force(parameters, complaints),
+        sources: Sources::default(),
     })
 }
 

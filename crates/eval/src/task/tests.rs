@@ -457,7 +457,7 @@ fn roles_limits_and_overrides() {
         "profile: T0.H1.N2\ndataset: [{input: a, overrides: {modl: x, generate: {max_connections: 3, cache: true}, limits: {time: 3, cost: 1e9}}}]",
         "profile: T0.H1.N2\ndataset: [{input: a, overrides: [x]}]",
     ]));
-    let mut task = self::task(
+    let mut task = task(
         "limits: {cost: 0.25, tokens: 100, run: {cost: 10, time: 1h}}\nmodel_roles: {grader: [a/b, c/d]}\nmodel: e/f\n\
         dataset: [{input: a, overrides: {model: g/h, model_roles: {grader: i/j}, limits: {tokens: 900, messages: 3}}}]\n",
     );

@@ -163,11 +163,11 @@ pub(crate) fn every_event() -> Vec<Event> {
             state: json!({"messages": [], "store": {}}),
         },
         What::Model {
-            model: "mock/scripted".into(),
             role: Some("grader".into()),
-            input: messages(),
+            model: "mock/scripted".into(),
+            input: messages().into(),
             tools: vec![json!({"name": "bash", "description": "runs", "parameters": {"type": "object", "properties":
-                {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})],
+                {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})].into(),
             tool_choice: json!("auto"),
             config: object(json!({"max_tokens": 100, "temperature": 0.5})),
             output: output(),
