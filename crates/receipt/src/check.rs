@@ -146,7 +146,12 @@ pub fn check(log: &Path, trust: &Trust, require: Require) -> Result<Checked, Che
     let expectation = Expectation::of(reader.header()).map_err(CheckError::Expectation)?;
     let receipt = receipt(log, &reader, trust, require, expectation.as_ref())?;
     // With a receipt it is read a second time; what a chain says is small.
-    let chain = audit::verify(&Audit::beside(log), stated.as_ref())?;
+    let beside = Audit::beside(log);
+    let chain = match &stated {
+        Some(stated) => audit::verify(&beside, Some(stated))?,
+        // Half a line is what a killed writer leaves.
+        None => audit::verify_killed(&beside)?,
+    };
     let plan = reader.header().get("eval").and_then(|eval| eval.pointer("/metadata/ringfence/plan_hash"));
     let plan = plan.and_then(Value::as_str).unwrap_or_default().to_owned();
     Ok(Checked { chain, complete: reader.is_complete(), plan, receipt, expectation })

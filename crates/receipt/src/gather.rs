@@ -86,6 +86,7 @@ pub(crate) fn gather(log: &Path, reader: &Reader) -> Result<Run, GatherError> {
         plan_hash,
         images: images(header),
         samples: samples(reader)?,
+        kept: tally.kept,
         network: tally.network,
         approvals: tally.approvals,
         limits: tally.limits,

@@ -30,6 +30,8 @@ pub struct Run {
     pub images: Vec<Image>,
     /// How many samples.
     pub samples: Samples,
+    /// Where samples come from that an earlier run finished: what was decided for them is in that one's chain.
+    pub kept: Option<Kept>,
     /// What became of queries and connections.
     pub network: Network,
     /// Answers to calls, by decision.
@@ -108,6 +110,18 @@ pub struct Samples {
     pub done: u64,
     /// Of these, with an error.
     pub failed: u64,
+}
+
+/// An earlier log of the same evaluation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// Its name.
+    pub log: String,
+    /// Its digest, in hexadecimal.
+    pub sha256: String,
+    /// How many samples are from it.
+    pub samples: u64,
 }
 
 /// What became of queries and connections, by the gateway's records.

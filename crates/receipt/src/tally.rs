@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::run::{Network, Verdicts};
+use crate::run::{Kept, Network, Verdicts};
 
 /// So many decisions, or kinds of limits, are told apart; the rest is counted together. Lines may be anybody's.
 const MOST_KINDS: usize = 32;
@@ -16,6 +16,7 @@ const OTHERS: &str = "other";
 pub(crate) struct Tally {
     /// What the first line says: evaluation, plan, profile.
     pub(crate) start: Option<Start>,
+    pub(crate) kept: Option<Kept>,
     pub(crate) network: Network,
     pub(crate) approvals: BTreeMap<String, u64>,
     pub(crate) limits: BTreeMap<String, u64>,
@@ -38,6 +39,11 @@ impl Tally {
             "start" if self.start.is_none() => {
                 let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
                 self.start = Some(Start { eval_id: text("eval_id"), plan: text("plan"), profile: text("profile") });
+            }
+            "kept" if self.kept.is_none() => {
+                let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
+                let samples = data["samples"].as_u64().unwrap_or_default();
+                self.kept = Some(Kept { log: text("log"), sha256: text("sha256"), samples });
             }
             "approval" => count(&mut self.approvals, own["decision"].as_str().unwrap_or(OTHERS)),
             "limit" => count(&mut self.limits, own["type"].as_str().unwrap_or(OTHERS)),
@@ -104,6 +110,7 @@ mod tests {
         };
         tally.see("start", &json!({"eval_id": "e", "plan": "p", "profile": "T0.H1.N1"}));
         tally.see("start", &json!({"eval_id": "another"}));
+        tally.see("kept", &json!({"log": "a.eval", "sha256": "00", "samples": 3, "status": "error"}));
         for (protocol, verdict, count) in
             [("dns", "allowed", 2), ("dns", "refused", 1), ("tls", "failed", 1), ("http", "refused", 5)]
         {
@@ -116,6 +123,7 @@ mod tests {
         tally.see("approval", &sample(json!({"decision": "reject"})));
         tally.see("limit", &sample(json!({"type": "time"})));
         assert_eq!(tally.start, Some(Start { eval_id: "e".into(), plan: "p".into(), profile: "T0.H1.N1".into() }));
+        assert_eq!(tally.kept, Some(Kept { log: "a.eval".into(), sha256: "00".into(), samples: 3 }));
         let network = json!({
             "queries": {"allowed": 2, "refused": 1, "failed": 0}, "connections": {"allowed": 0, "refused": 5, "failed": 1},
             "cut": 1, "totals": {"queries": 6, "connections": 0, "refused": 12, "sent": 20, "received": 0, "records_lost": 0},
