@@ -161,3 +161,11 @@ fn no_half_receipt_is_left_when_it_cannot_be_written() {
         fs::read_dir(made.log.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names.len(), 3, "{names:?}");
 }
+
+#[test]
+fn the_script_in_the_documentation_is_the_one_that_the_lane_runs() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let script = fs::read_to_string(root.join("tests/verify_receipt.py")).unwrap();
+    let page = fs::read_to_string(root.join("../../docs/receipts.md")).unwrap();
+    assert!(page.contains(&format!("```python\n{script}```\n")) && script.lines().count() == 15);
+}

@@ -1,0 +1,11 @@
+//! Receipts: any bytes are refused, or are an envelope in its one form.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use receipt::Envelope;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(envelope) = Envelope::parse(bytes) {
+        assert_eq!(envelope.to_bytes(), bytes);
+    }
+});
