@@ -40,6 +40,8 @@ pub(crate) enum Command {
     EvalRetry(Box<RetryArguments>),
     /// Run many tasks with many models; run it again, and it goes on where it was
     EvalSet(Box<SetArguments>),
+    /// Judge what a log holds again, into a new log
+    Score(ScoreArguments),
     /// Look at what evaluations left behind
     #[command(subcommand)]
     Log(LogCommand),
@@ -175,19 +177,59 @@ pub(crate) struct VerifyArguments {
 pub(crate) enum KeyCommand {
     /// Make a key; one that is there is never written over
     New {
-        /// Its file; RINGFENCE_SIGNING_KEY, or signing.key in the user's configuration unless it is said
+        /// Its file; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
         #[arg(long, visible_alias = "file", value_name = "FILE")]
         key: Option<PathBuf>,
     },
     /// Show the public half of a key, and its id
     Show {
-        /// Its file; RINGFENCE_SIGNING_KEY, or signing.key in the user's configuration unless it is said
+        /// Its file; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
         #[arg(long, visible_alias = "file", value_name = "FILE")]
         key: Option<PathBuf>,
         /// Write the public half into a new file, for those who check receipts
         #[arg(long, value_name = "FILE")]
         public: Option<PathBuf>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScoreArguments {
+    /// The log, ours or one of Inspect's
+    #[arg(value_name = "LOG")]
+    pub(crate) log: PathBuf,
+    /// By what: a kind such as f1, {kind: match, numeric: true}, or a file of scorers; may be repeated
+    #[arg(long, value_name = "KIND|FILE", required = true, value_parser = parse_text)]
+    pub(crate) scorer: Vec<String>,
+    /// What the scores come to: a word such as std, or {grouped: {by: level}}; may be repeated
+    #[arg(long, value_name = "METRIC", value_parser = parse_text)]
+    pub(crate) metric: Vec<String>,
+    /// What is made of epochs, such as median or `pass_at_5`; may be repeated. Otherwise as the log says
+    #[arg(long, value_name = "REDUCER", value_parser = parse_text)]
+    pub(crate) epochs_reducer: Vec<String>,
+    /// What becomes of scores that the log has
+    #[arg(long, value_name = "ACTION", default_value = "append")]
+    pub(crate) action: ScoreAction,
+    /// The new log, ending in .eval or .json; otherwise beside the old one. Nothing is ever replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Who answers in a role, such as grader=openai/gpt-5; may be repeated, also for several in one role
+    #[arg(long, value_name = "ROLE=MODEL", value_parser = parse_role)]
+    pub(crate) model_role: Vec<(String, String)>,
+    /// The key that signs the receipt; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// Samples at the same time, where models judge
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) max_samples: usize,
+}
+
+/// What becomes of scores that a log has.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum ScoreAction {
+    /// They stay, beside the new ones
+    Append,
+    /// The new ones take their place, and keep what was before as their history
+    Overwrite,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,5 @@
 //! Many conversations at once with a model that is elsewhere: the benchmark's server, without its clock. Every sample has
 //! all its turns, once each, and no more is asked at a time than was allowed.
-#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 mod common;
 

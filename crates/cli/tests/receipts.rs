@@ -193,6 +193,34 @@ fn the_signing_key_is_in_no_log() {
 }
 
 #[test]
+fn a_log_that_was_judged_again_is_signed_by_whoever_judged_it() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let (public, _) = key(place);
+    let (log, _) = run(place, &words(place), &[]);
+    let judged = |more: &[&str]| {
+        let (code, out, err) = ringfence(place, &[&["--json", "score", &log, "--scorer", "includes"], more].concat());
+        assert_eq!(code, 0, "{err}");
+        serde_json::from_str::<Value>(&out).unwrap()
+    };
+    let signed = judged(&[]);
+    let again = signed["log"].as_str().unwrap();
+    let (code, said) = verify(place, again, &["--key", &public]);
+    assert!(code == 0 && said.contains("judged again from"), "{said}");
+    let (_, out, _) = ringfence(place, &["--json", "log", "verify", again]);
+    let said: Value = serde_json::from_str(&out).unwrap();
+    let digest = log::digest(Path::new(&log)).unwrap();
+    let scored = &said["receipt"]["statement"]["predicate"]["run"]["scored"];
+    assert_eq!(*scored, json!({"log": Path::new(&log).file_name().unwrap().to_str(), "sha256": digest}));
+    // Without the key: the new log does not repeat what the old one says of its receipt.
+    std::fs::remove_file(place.join("config/ringfence/signing.key")).unwrap();
+    let unsigned = judged(&[]);
+    assert_eq!(unsigned["receipt"], Value::Null);
+    assert_eq!(verify(place, unsigned["log"].as_str().unwrap(), &[]).0, 0);
+    assert_eq!(verify(place, &log, &["--key", &public]).0, 0);
+}
+
+#[test]
 fn runs_that_were_interrupted_and_those_that_go_on_are_signed_too() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();

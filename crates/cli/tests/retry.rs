@@ -67,20 +67,27 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_end() {
     let task = write(place.path(), "task.yaml", &many(100, 3));
     let begin = Instant::now();
     let (code, whole, messages) = ended(place.path(), &[&task, "--max-samples", "4"]);
-    let length = begin.elapsed();
+    let mut length = begin.elapsed();
     assert_eq!(code, 0, "{messages}");
     let expected = exactly_once(Path::new(whole["log"].as_str().unwrap()));
     assert_eq!(expected.len(), 300);
-    let (mut killed, mut kept_some) = (0, 0);
-    for round in 0..20_u32 {
+    let (mut killed, mut kept_some, mut round) = (0_u32, 0, 0);
+    // Until 20 were killed: some are faster than the first one was, and end before their moment.
+    while killed < 20 {
+        round += 1;
+        assert!(round <= 100, "the moments are no moments of the run: {killed} were killed");
         let directory = place.path().join(format!("round-{round}"));
         let path = directory.to_str().unwrap();
         let mut first = common::command(place.path());
         first.args(["eval", &task, "--max-samples", "4", "--log-dir", path]);
         // Spread over the whole run, by chance within each part.
-        let moment = length.mul_f64((f64::from(round) + chance.share()) / 20.0);
-        if kill_after(&mut first, moment).is_none() {
-            killed += 1;
+        let moment = length.mul_f64((f64::from(killed) + chance.share()) / 20.0);
+        match kill_after(&mut first, moment) {
+            Some(lived) => {
+                length = length.min(lived);
+                continue;
+            }
+            None => killed += 1,
         }
         let mut log = logs(&directory).pop();
         // Some retries are killed too, and some of those again.
@@ -114,8 +121,8 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_end() {
         let verified = common::ringfence(place.path(), &["log", "verify", last.to_str().unwrap()]);
         assert_eq!(verified.0, 0, "{}", verified.2);
     }
-    println!("a run took {length:?}; {killed} of 20 were killed, {kept_some} kept some samples and ran others");
-    assert!(killed >= 10 && kept_some >= 3, "the moments were no moments of the run: {killed}, {kept_some}");
+    println!("a run took {length:?}; {killed} of {round} were killed, {kept_some} kept some samples and ran others");
+    assert!(kept_some >= 5, "the moments were no moments of the run: {kept_some}");
 }
 
 /// Four questions for a model elsewhere, one after the other.

@@ -147,28 +147,42 @@ fn a_set_that_is_killed_at_any_moment_ends_with_one_finished_log_each() {
     let (code, expected, messages) = done(set(whole.path(), &given));
     let length = begin.elapsed();
     assert_eq!(code, 0, "{messages}");
-    let directory = place.path().join("logs");
-    let (mut dead, mut tries) = (0, 0);
-    while tries < 12 {
+    // Whenever one has come to its end, another is begun, until ten were killed.
+    let (mut dead, mut tries, mut round) = (0, 0, 0);
+    let mut ends = 0;
+    while dead < 10 || ends == 0 {
         tries += 1;
-        let mut child = set(place.path(), &given).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(length.mul_f64(chance.share() * 0.6));
-        if child.try_wait().unwrap().is_none() {
-            dead += 1;
+        assert!(tries <= 100, "{dead} were killed");
+        let own = place.path().join(format!("round-{round}"));
+        std::fs::create_dir_all(&own).unwrap();
+        let mut child = set(&own, &given).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let moment = Instant::now() + length.mul_f64(chance.share() * if dead < 10 { 0.7 } else { 20.0 });
+        while Instant::now() < moment && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(2));
         }
-        let _ = child.kill();
-        child.wait().unwrap();
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success());
+            round += 1;
+            ends += 1;
+            compare(&own, &given, &expected);
+        } else {
+            dead += 1;
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
-    let (code, result, messages) = done(set(place.path(), &given));
+    println!("a set took {length:?}; {dead} of {tries} were killed, {ends} came to their ends");
+}
+
+/// One finished log for each part, the same as of a set that nobody disturbed.
+fn compare(place: &Path, given: &[&str], expected: &Value) {
+    let (code, result, messages) = done(set(place, given));
     assert_eq!(code, 0, "{messages}");
-    println!("a set took {length:?}; {dead} of {tries} were killed");
-    assert!(dead >= 3);
-    let found = statuses(&directory);
+    let found = statuses(&place.join("logs"));
     assert_eq!(found.len(), 6);
     assert!(found.values().all(|statuses| *statuses == [Status::Success]), "{found:?}");
-    for (row, expected) in
-        std::iter::zip(result["evaluations"].as_array().unwrap(), expected["evaluations"].as_array().unwrap())
-    {
+    let rows = std::iter::zip(result["evaluations"].as_array().unwrap(), expected["evaluations"].as_array().unwrap());
+    for (row, expected) in rows {
         for key in ["task", "model", "status", "samples", "total", "score"] {
             assert_eq!(row[key], expected[key], "{row}");
         }

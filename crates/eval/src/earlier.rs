@@ -204,7 +204,8 @@ impl Earlier {
             let mut spent = Spent::default();
             spent.by_model = usage(&glance.model_usage)?;
             spent.by_role = usage(&glance.role_usage)?;
-            let judged = Judged { sample: samples.get(index)?.id.clone(), scores };
+            let sample = samples.get(index)?;
+            let judged = Judged::new(sample.id.clone(), glance.epoch, &scores, &sample.metadata, &task.metrics);
             Some(Kept { index, glance, judged, spent })
         });
         Ok(kept.collect())

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::journal::unique;
 use crate::score;
 use crate::solve;
-use crate::task::{Dollars, Reducer, RunLimits, Solver};
+use crate::task::{Dollars, RunLimits, Solver};
 use crate::{Earlier, Job};
 
 /// Inspect's `eval`: its own fields, and ours under `metadata.ringfence` and `sandbox`.
@@ -15,7 +15,7 @@ use crate::{Earlier, Job};
 pub(crate) fn spec(job: &Job, created: &str, eval_id: &str, kept: Option<&Value>) -> Value {
     let task = &job.task;
     let ids: Vec<Value> = task.dataset.samples.iter().map(|sample| sample.id.to_json()).collect();
-    let scorers: Vec<Value> = score::names(&task.scorers).into_iter().map(|name| json!({"name": name})).collect();
+    let scorers = score::described(&task.scorers, &task.metrics);
     let mut metadata = task.metadata.clone();
     metadata.insert("ringfence".into(), own(job, kept));
     // Logs that go on from each other are of one task, as Inspect has it.
@@ -100,16 +100,7 @@ impl Job {
 
 fn config(job: &Job) -> Value {
     let (task, plan) = (&job.task, &job.plan);
-    let reducers: Vec<&str> = task
-        .epochs
-        .reducers
-        .iter()
-        .map(|reducer| match reducer {
-            Reducer::Mean => "mean",
-            Reducer::Mode => "mode",
-            Reducer::Max => "max",
-        })
-        .collect();
+    let reducers: Vec<String> = task.epochs.reducers.iter().map(ToString::to_string).collect();
     let approval = plan.approval.as_ref().map(|_| job.policy.approvers());
     let mut config = Map::new();
     config.insert("epochs".into(), json!(task.epochs.count));

@@ -389,8 +389,9 @@ impl Run {
         progress.tokens = self.shared.counters.tokens();
         progress.refused = self.shared.places.as_ref().map_or(0, Places::refused_connections);
         let first = self.shared.scorers.first();
-        let values = outcome.judged.iter().filter_map(|(_, judged)| Some(worth(&judged.scores.get(first?)?.value)));
-        let values: Vec<f64> = values.collect();
+        let scores = outcome.judged.iter().filter_map(|(_, judged)| judged.scores.get(first?));
+        let values: Vec<f64> =
+            scores.filter(|score| !score::is_unscored(score)).map(|score| worth(&score.value)).collect();
         #[expect(clippy::cast_precision_loss, reason = "a count of samples")]
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         progress.score = (!values.is_empty()).then_some(mean);
@@ -444,8 +445,9 @@ fn finish(
     audit.record("end", json!({"done": outcome.progress.done, "failed": outcome.progress.failed}))?;
     let head = audit.end()?;
     let (epochs, total) = (&shared.task.epochs, shared.task.dataset.samples.len() * shared.task.epochs.count as usize);
-    let results = without_secrets(score::results(&judged, &shared.scorers, &epochs.reducers, epochs.count, total));
-    let reductions = without_secrets(score::reductions(&judged, &shared.scorers, &epochs.reducers));
+    let results = without_secrets(score::results(&judged, &shared.scorers, &shared.task.metrics, epochs, total));
+    let reductions = score::reductions(&judged, &shared.scorers, &epochs.reducers);
+    let reductions = without_secrets(Value::Array(reductions));
     let finished = recorder.finish(End {
         status,
         results: Some(results.clone()),

@@ -17,6 +17,7 @@ use crate::journal::{Journal, now, profile_data, unique};
 use crate::model::Models;
 use crate::phases::{score_all, set_up};
 use crate::place::{Place, Places};
+use crate::provider_tools;
 use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, Speaker, Spent, State, Stop, Work};
@@ -147,7 +148,7 @@ async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, errors: &[EvalErr
         }
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
-    let judged = Judged { sample: sample.id.clone(), scores };
+    let judged = Judged::new(sample.id.clone(), epoch, &scores, &sample.metadata, &shared.task.metrics);
     Ok(Attempt::Ended(Ended { judged, epoch, error, spent: state.spent, retried: Vec::new() }))
 }
 
@@ -204,7 +205,10 @@ fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> M
     fields.insert("files".into(), json!(sample.files.keys().collect::<Vec<_>>()));
     fields.insert("setup".into(), json!(sample.setup));
     let none = || json!({"model": "", "choices": [], "completion": ""});
-    fields.insert("output".into(), state.output.as_ref().map_or_else(none, |output| json!(output)));
+    let mut output = state.output.as_ref().map_or_else(none, |output| json!(output));
+    // What counts as the answer, as Inspect's agents leave it: whoever judges the log again finds it.
+    output["completion"] = Value::from(state.completion());
+    fields.insert("output".into(), output);
     fields.insert("scores".into(), json!(scores));
     fields.insert("metadata".into(), Value::Object(sample.metadata.clone()));
     fields.insert("store".into(), json!({}));
@@ -254,32 +258,40 @@ async fn live(
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, None);
         }
-    }
-    match &stop {
-        Some(Stop::Limit { kind, limit, message }) => {
-            journal.event(What::SampleLimit { kind: (*kind).into(), message: message.clone(), limit: Some(*limit) });
+        let of_provider = provider_tools::granted(&shared.plan);
+        if !of_provider.is_empty() {
+            journal.info(provider_tools::totals(&of_provider, &state.spent.provider_calls));
         }
-        Some(Stop::Run(over)) => journal.event(What::SampleLimit {
-            kind: over.kind.into(),
-            message: over.message.clone(),
-            limit: Some(over.limit),
-        }),
-        Some(Stop::Failed(why)) => journal.event(What::Error { error: solve::error(why) }),
-        None => {}
+    }
+    if let Some(stop) = &stop {
+        tell(journal, stop);
     }
     // Whatever the agent left running ends here; the scorer finds its files only.
     let mut scores = BTreeMap::new();
     let failed = matches!(stop, Some(Stop::Failed(_) | Stop::Run(_)));
     // Programs and settings are those from before the agent: it cannot judge itself.
     let system = prepared.map_or(System::OfImage, System::Of);
-    match score_all(shared, sample, &name, state, journal, (place, system), failed).await {
+    match score_all(shared, (sample, epoch), &name, state, journal, (place, system), failed).await {
         Ok(found) => scores = found,
         Err(why) => {
-            journal.event(What::Error { error: solve::error(&why) });
-            stop = Some(Stop::Failed(why));
+            tell(journal, &why);
+            stop = Some(why);
         }
     }
     (stop, scores)
+}
+
+/// Writes down why a sample ended.
+fn tell(journal: &Journal, stop: &Stop) {
+    journal.event(match stop {
+        Stop::Limit { kind, limit, message } => {
+            What::SampleLimit { kind: (*kind).into(), message: message.clone(), limit: Some(*limit) }
+        }
+        Stop::Run(over) => {
+            What::SampleLimit { kind: over.kind.into(), message: over.message.clone(), limit: Some(over.limit) }
+        }
+        Stop::Failed(why) => What::Error { error: solve::error(why) },
+    });
 }
 
 /// Asks the model, until the answer, the end of the time, or the loss of the network.

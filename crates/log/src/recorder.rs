@@ -120,8 +120,25 @@ impl Recorder {
         start: Start,
         earlier: Option<(&Reader, &[Glance])>,
     ) -> Result<Self, LogError> {
-        let path = Self::place(directory, format, &start)?;
-        let directory = path.parent().unwrap_or(directory).to_path_buf();
+        Self::begin(Self::place(directory, format, &start)?, format, start, earlier)
+    }
+
+    /// Begins a log with a name of its own, which nothing may have yet.
+    pub fn create_at(path: &Path, format: Format, start: Start) -> Result<Self, LogError> {
+        let path = std::path::absolute(path).map_err(LogError::io("find the directory", path))?;
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(LogError::io("make the directory", &path))?;
+        }
+        if path.exists() { Err(LogError::Exists(path)) } else { Self::begin(path, format, start, None) }
+    }
+
+    fn begin(
+        path: PathBuf,
+        format: Format,
+        start: Start,
+        earlier: Option<(&Reader, &[Glance])>,
+    ) -> Result<Self, LogError> {
+        let directory = path.parent().unwrap_or(&path).to_path_buf();
         tidy(&directory);
         // Hidden, and without an ending that Inspect takes for a log.
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

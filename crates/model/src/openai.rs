@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use log::message::{ChatMessage, Content, Detail, Part, Reasoning, Reply, StopReason, ToolCall, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use strangers::Shown;
 
 use crate::error::ModelError;
 use crate::media;
-use crate::output::{Arguments, Reading, Unreadable, put};
+use crate::output::{Arguments, Reading, Unreadable, arguments_text, put};
+use crate::own_tools::Granted;
 use crate::request::{Request, ToolChoice, ToolInfo};
-use crate::shown::Shown;
 
 /// Whose server it is: `OpenAI`'s own knows one name for the longest answer, others know another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,14 +121,14 @@ fn messages(messages: &[ChatMessage], server: Server) -> Result<Vec<Sent<'_>>, M
     let asked = messages.iter().rposition(|message| matches!(message, ChatMessage::User(_)));
     let is_under_way = |index: usize| asked.is_none_or(|asked| index > asked);
     let numbered = messages.iter().enumerate();
-    numbered.map(|(index, message)| sent(message, server == Server::Compatible && is_under_way(index))).collect()
+    numbered.map(|(index, message)| sent(message, server, is_under_way(index))).collect()
 }
 
-fn sent(message: &ChatMessage, thoughts: bool) -> Result<Sent<'_>, ModelError> {
+fn sent(message: &ChatMessage, server: Server, is_under_way: bool) -> Result<Sent<'_>, ModelError> {
     match message {
         ChatMessage::System(said) => Ok(Sent::new("system", Words::Text(said.content.text()))),
         ChatMessage::User(said) => Ok(Sent::new("user", user(&said.content)?)),
-        ChatMessage::Assistant(reply) => Ok(assistant(reply, thoughts)),
+        ChatMessage::Assistant(reply) => Ok(assistant(reply, server == Server::Compatible && is_under_way, server)),
         ChatMessage::Tool(result) => {
             let sent = Sent::new("tool", Words::Text(result.content.text()));
             Ok(Sent { tool_call_id: Some(&result.tool_call_id), ..sent })
@@ -147,17 +148,18 @@ fn user(content: &Content) -> Result<Words<'_>, ModelError> {
             };
             json!({"type": "image_url", "image_url": {"url": image, "detail": detail}})
         })),
-        Part::Reasoning(_) => None,
+        Part::Reasoning(_) | Part::ToolUse(_) => None,
     };
     parts.iter().filter_map(part).collect::<Result<Value, ModelError>>().map(Words::Parts)
 }
 
-fn assistant(reply: &Reply, thoughts: bool) -> Sent<'_> {
+fn assistant(reply: &Reply, thoughts: bool, server: Server) -> Sent<'_> {
     let text = reply.content.text();
     let calls = reply.tool_calls.as_deref().unwrap_or_default();
     // Words may be missing only beside calls.
     let content = if text.is_empty() && !calls.is_empty() { Words::Nothing } else { Words::Text(text) };
-    let mut sent = Sent { tool_calls: calls.iter().map(call).collect(), ..Sent::new("assistant", content) };
+    let mut sent =
+        Sent { tool_calls: calls.iter().map(|one| call(one, server)).collect(), ..Sent::new("assistant", content) };
     if let (true, Content::Parts(parts)) = (thoughts, &reply.content) {
         for part in parts {
             if let Part::Reasoning(thought) = part {
@@ -172,9 +174,9 @@ fn assistant(reply: &Reply, thoughts: bool) -> Sent<'_> {
     sent
 }
 
-fn call(call: &ToolCall) -> Wanted<'_> {
+fn call(call: &ToolCall, server: Server) -> Wanted<'_> {
     // Their text is a part of the text that is sent, as servers want it.
-    let arguments = Value::Object(call.arguments.clone()).to_string();
+    let arguments = arguments_text(call, server);
     Wanted { id: &call.id, kind: "function", function: WantedFunction { name: &call.function, arguments } }
 }
 
@@ -251,13 +253,13 @@ struct CompletionDetails {
 }
 
 /// What a reply says.
-pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
+pub(crate) fn read(reply: Value, granted: Granted<'_>) -> Result<Reading, Unreadable> {
     let completion: Completion = serde_json::from_value(reply)?;
     let answered = completion.choices.into_iter().next().ok_or_else(|| Unreadable::because("it has no choices"))?;
     let mut reading = Reading { model: completion.model, usage: completion.usage.map(usage), ..Reading::default() };
     let said = answered.message;
     if let Some(cited) = said.annotations.iter().flatten().next() {
-        return Err(Unreadable::Uninvited(Shown::new(cited["type"].as_str().unwrap_or("annotation"))));
+        granted.check(None, cited["type"].as_str().unwrap_or("annotation"))?;
     }
     let thoughts = [(said.reasoning_content, None), (said.reasoning, Some("reasoning".to_owned()))];
     let thought =
@@ -309,6 +311,21 @@ mod tests {
     use crate::config::GenerateConfig;
 
     #[test]
+    fn a_model_sees_the_arguments_that_it_wrote() {
+        let mut reading = Reading::default();
+        reading.call(Some("c".into()), "add".into(), Arguments::parse("{\"a\": 1"));
+        reading.call(Some("d".into()), "add".into(), Arguments::parse("{\"a\": 1}"));
+        reading.call(Some("e".into()), "add".into(), Arguments::parse(&"x".repeat(1 << 20)));
+        let sent = |server| reading.calls.iter().map(|one| Value::from(call(one, server).function.arguments)).collect();
+        let own: Vec<Value> = sent(Server::OpenAi);
+        assert_eq!(own[..2], [json!("{\"a\": 1"), json!("{\"a\":1}")]);
+        assert!(own[2].as_str().is_some_and(|text| text.len() < 20_000 && text.ends_with("(1048576 bytes in all)")));
+        let others: Vec<Value> = sent(Server::Compatible);
+        assert_eq!(others[0], json!("{\"not_a_json_object\":\"{\\\"a\\\": 1\"}"));
+        assert_eq!(others[1], own[1]);
+    }
+
+    #[test]
     fn the_longest_answer_has_two_names_and_thoughts_stay_where_they_are_known() {
         let config = GenerateConfig { max_tokens: Some(9), ..GenerateConfig::default() };
         let thought = Part::Reasoning(Reasoning { reasoning: "hm".into(), ..Reasoning::default() });
@@ -327,8 +344,14 @@ mod tests {
             ChatMessage::user("c"),
             answer(vec![thought, Part::said("d")]),
         ];
-        let request =
-            Request { messages: &messages, tools: &[], tool_choice: &ToolChoice::Auto, config: &config, scope: "" };
+        let request = Request {
+            messages: &messages,
+            tools: &[],
+            provider_tools: &[],
+            tool_choice: &ToolChoice::Auto,
+            config: &config,
+            scope: "",
+        };
         let body = |server| serde_json::from_str::<Value>(&body("m", &request, server).unwrap()).unwrap();
         let own = body(Server::OpenAi);
         assert_eq!((&own["max_completion_tokens"], &own["max_tokens"]), (&json!(9), &Value::Null));

@@ -62,13 +62,26 @@ pub(crate) fn gather(log: &Path, reader: &Reader) -> Result<Run, GatherError> {
     let end = audit::walk(&chain, Some(&stated), &mut |kind, data| tally.see(kind, data))?;
     let (eval_id, plan_hash) = (text("/eval/eval_id")?, text("/eval/metadata/ringfence/plan_hash")?);
     let planned = text("/eval/metadata/ringfence/profile")?;
-    let start = tally.start.ok_or(GatherError::Differ("start"))?;
-    for (own, chained, what) in
-        [(&eval_id, start.eval_id, "eval_id"), (&plan_hash, start.plan, "plan"), (&planned, start.profile, "profile")]
-    {
-        if *own != chained {
-            return Err(GatherError::Differ(what));
+    match (tally.start, &tally.scored) {
+        (Some(start), None) => {
+            let pairs = [
+                (&eval_id, start.eval_id, "eval_id"),
+                (&plan_hash, start.plan, "plan"),
+                (&planned, start.profile, "profile"),
+            ];
+            if let Some((_, _, what)) = pairs.into_iter().find(|(own, chained, _)| *own != chained) {
+                return Err(GatherError::Differ(what));
+            }
         }
+        // The chain of a log that was judged again tells of the judging only.
+        (None, Some(scored)) => {
+            let history = at(header, "/eval/metadata/ringfence_scored").and_then(Value::as_array);
+            let last = history.and_then(|all| all.last()).and_then(|last| last["from"]["sha256"].as_str());
+            if last != Some(scored.sha256.as_str()) {
+                return Err(GatherError::Differ("scored"));
+            }
+        }
+        (Some(_), Some(_)) | (None, None) => return Err(GatherError::Differ("start")),
     }
     let observed = match at(header, "/eval/metadata/ringfence_observed") {
         Some(stated) => parse(stated).ok_or(GatherError::Field("/eval/metadata/ringfence_observed"))?,
@@ -87,6 +100,7 @@ pub(crate) fn gather(log: &Path, reader: &Reader) -> Result<Run, GatherError> {
         images: images(header),
         samples: samples(reader)?,
         kept: tally.kept,
+        scored: tally.scored,
         network: tally.network,
         approvals: tally.approvals,
         limits: tally.limits,

@@ -22,5 +22,5 @@ pub use gather::GatherError;
 pub use issue::{IssueError, beside, is_receipt, issue};
 pub use key::{KeyId, NoKeyId, PublicKey, SigningKey};
 pub use key_file::{KeyError, KeyProblem};
-pub use run::{Chain, Image, Kept, Network, Observed, Profiles, Residual, Run, Samples, Totals, Verdicts};
+pub use run::{Chain, Image, Kept, Network, Observed, Profiles, Residual, Run, Samples, Scored, Totals, Verdicts};
 pub use statement::{Digests, Predicate, Signer, Statement, StatementError, Subject};

@@ -32,6 +32,8 @@ pub struct Run {
     pub samples: Samples,
     /// Where samples come from that an earlier run finished: what was decided for them is in that one's chain.
     pub kept: Option<Kept>,
+    /// The log that was judged again: what was decided in the run is in that one's chain.
+    pub scored: Option<Scored>,
     /// What became of queries and connections.
     pub network: Network,
     /// Answers to calls, by decision.
@@ -122,6 +124,16 @@ pub struct Kept {
     pub sha256: String,
     /// How many samples are from it.
     pub samples: u64,
+}
+
+/// A log that was judged again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scored {
+    /// Its name.
+    pub log: String,
+    /// Its digest, in hexadecimal.
+    pub sha256: String,
 }
 
 /// What became of queries and connections, by the gateway's records.

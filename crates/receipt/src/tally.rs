@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::run::{Kept, Network, Verdicts};
+use crate::run::{Kept, Network, Scored, Verdicts};
 
 /// So many decisions, or kinds of limits, are told apart; the rest is counted together. Lines may be anybody's.
 const MOST_KINDS: usize = 32;
@@ -17,6 +17,7 @@ pub(crate) struct Tally {
     /// What the first line says: evaluation, plan, profile.
     pub(crate) start: Option<Start>,
     pub(crate) kept: Option<Kept>,
+    pub(crate) scored: Option<Scored>,
     pub(crate) network: Network,
     pub(crate) approvals: BTreeMap<String, u64>,
     pub(crate) limits: BTreeMap<String, u64>,
@@ -35,15 +36,18 @@ impl Tally {
     pub(crate) fn see(&mut self, kind: &str, data: &Value) {
         // What belongs to a sample is wrapped with its name.
         let own = data.get("data").unwrap_or(data);
+        let text = |data: &Value, key: &str| data[key].as_str().unwrap_or_default().to_owned();
         match kind {
             "start" if self.start.is_none() => {
-                let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
-                self.start = Some(Start { eval_id: text("eval_id"), plan: text("plan"), profile: text("profile") });
+                let (eval_id, plan) = (text(data, "eval_id"), text(data, "plan"));
+                self.start = Some(Start { eval_id, plan, profile: text(data, "profile") });
             }
             "kept" if self.kept.is_none() => {
-                let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
                 let samples = data["samples"].as_u64().unwrap_or_default();
-                self.kept = Some(Kept { log: text("log"), sha256: text("sha256"), samples });
+                self.kept = Some(Kept { log: text(data, "log"), sha256: text(data, "sha256"), samples });
+            }
+            "scored" if self.scored.is_none() => {
+                self.scored = Some(Scored { log: text(&data["from"], "log"), sha256: text(&data["from"], "sha256") });
             }
             "approval" => count(&mut self.approvals, own["decision"].as_str().unwrap_or(OTHERS)),
             "limit" => count(&mut self.limits, own["type"].as_str().unwrap_or(OTHERS)),
@@ -123,6 +127,8 @@ mod tests {
         tally.see("approval", &sample(json!({"decision": "reject"})));
         tally.see("limit", &sample(json!({"type": "time"})));
         assert_eq!(tally.start, Some(Start { eval_id: "e".into(), plan: "p".into(), profile: "T0.H1.N1".into() }));
+        tally.see("scored", &json!({"from": {"log": "b.eval", "sha256": "01"}}));
+        assert_eq!(tally.scored, Some(Scored { log: "b.eval".into(), sha256: "01".into() }));
         assert_eq!(tally.kept, Some(Kept { log: "a.eval".into(), sha256: "00".into(), samples: 3 }));
         let network = json!({
             "queries": {"allowed": 2, "refused": 1, "failed": 0}, "connections": {"allowed": 0, "refused": 5, "failed": 1},

@@ -46,7 +46,7 @@ fn a_receipt_says_what_is_in_the_log_and_its_chain() {
                 "profile": {"requested": "T0.H1.N2", "planned": "T0.H1.N2", "observed": {"state": "not_probed"}},
                 "plan_hash": "ab".repeat(32),
                 "images": [{"of": "agent", "reference": "host", "pin": "unpinned", "digests": []}],
-                "samples": {"total": 2, "done": 2, "failed": 1}, "kept": null,
+                "samples": {"total": 2, "done": 2, "failed": 1}, "kept": null, "scored": null,
                 "network": {
                     "queries": {"allowed": 0, "refused": 0, "failed": 0},
                     "connections": {"allowed": 0, "refused": 6, "failed": 0}, "cut": 0,

@@ -15,7 +15,7 @@ use super::{SAMPLES_AT_ONCE, TURNS, script};
 use crate::watch::{Cost, Looks, watched_every};
 
 /// How often memory is looked at: seldom enough to take nothing from those who are measured.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(400);
 
 /// How much is to be done, and where files go.
 #[derive(Clone, Copy)]

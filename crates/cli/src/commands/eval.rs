@@ -12,6 +12,7 @@ use super::eval_obstacle::Obstacle;
 use super::eval_prepare::{Asked, Ready};
 use super::eval_run::{self, Ended, Outcome};
 use super::eval_table::{self, Row};
+use super::score_line;
 use crate::eval_args::EvalArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -112,12 +113,7 @@ fn summary(
             progress.done, progress.failed, progress.tool_calls, progress.tokens, progress.refused
         )),
     ]];
-    for score in evaluation.results["scores"].as_array().into_iter().flatten() {
-        let metric = |name: &str| score["metrics"][name]["value"].as_f64().unwrap_or_default();
-        let reducer = score["reducer"].as_str().map(|reducer| format!(" ({reducer})")).unwrap_or_default();
-        let scorer = score["name"].as_str().unwrap_or_default();
-        page.push(vec![plain(format!("  {scorer}{reducer}: {:.3} ± {:.3}", metric("accuracy"), metric("stderr")))]);
-    }
+    page.extend(score_line::lines(&evaluation.results));
     if let Some(error) = &evaluation.error {
         page.push(vec![span(Look::Bad, "  error"), plain(format!(": {error}"))]);
     }

@@ -7,7 +7,7 @@ use eval::task::{Sources, Task, TaskOverrides};
 use eval::{FailOn, Invocation, Job, Keys, Models, Named, Policy, PolicyError, Settings, Surroundings};
 use image::Opened;
 use log::Redactor;
-use profile::{Facts, Overrides, Plan, Problem, Problems, Provider, Refusal, Request, Source};
+use profile::{Facts, Overrides, Plan, Problem, Problems, Provider, Refusal, Request, Source, Unmet};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ const KEY_NAMES: [&str; 11] = [
 const PLACE_NAMES: [&str; 5] = ["FILE", "PATH", "DIR", "SOCK", "ID"];
 
 /// Whether a variable holds a key, by its name.
-fn names_a_key(name: &str) -> bool {
+pub(super) fn names_a_key(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let has = |words: &[&str]| name.split('_').any(|part| words.contains(&part));
     let ends = ["PASSWORD", "PASSWD", "_PWD", "_AUTH"].iter().any(|end| name.ends_with(end));
@@ -127,7 +127,10 @@ impl Asked {
         let requested = task.document.profile.value.to_string();
         let facts = host::kernel_facts();
         // What is refused anyway is not fetched first.
-        self.planned(&task, None, &facts)?;
+        let (request, plan) = self.planned(&task, None, &facts)?;
+        let policy = policy(&request, &plan, Path::new(&self.task))?;
+        let unmet = [eval::check_models(&task, &plan, &models), policy.check(&plan)].concat();
+        granted(&task, &plan, unmet)?;
         let (name, image) = container::open_image(&task.document, None).map_err(Obstacle::Image)?;
         let (request, plan) = self.planned(&task, name, &facts)?;
         let container = match plan.provider {
@@ -135,7 +138,6 @@ impl Asked {
             _ => None,
         };
         let revision = revision(Path::new(&self.task));
-        let policy = policy(&request, &plan, Path::new(&self.task))?;
         let keys = Keys::gather(&plan, |name| std::env::var(name).ok()).map_err(|missing| {
             let problem = Problem::new(missing.to_string()).hint(missing.hint());
             Problems { origin: task.origin.clone(), problems: vec![problem] }
@@ -234,13 +236,18 @@ impl Asked {
         };
         let request = Request::resolve(task.document.clone(), &input::environment()?, overrides);
         let plan = profile::compile(&request, facts)?;
-        let unmet = eval::check(task, &plan);
-        if unmet.is_empty() {
-            return Ok((request, plan));
-        }
-        let origin = Some(task.origin.clone());
-        Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() }.into())
+        granted(task, &plan, eval::check(task, &plan))?;
+        Ok((request, plan))
     }
+}
+
+/// Nothing may stand between a task and its plan.
+fn granted(task: &Task, plan: &Plan, unmet: Vec<Unmet>) -> Result<(), Refusal> {
+    if unmet.is_empty() {
+        return Ok(());
+    }
+    let origin = Some(task.origin.clone());
+    Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() })
 }
 
 /// All models of each role.

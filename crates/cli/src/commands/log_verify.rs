@@ -74,9 +74,10 @@ fn asserted_line(Asserted { statement, keyid, trusted }: &Asserted, records: u64
         Observed::NotProbed => "not probed".to_owned(),
         Observed::Probed { profile, .. } => format!("observed {profile}"),
     };
+    let judged = run.scored.as_ref().map(|scored| format!(", judged again from {}", scored.log)).unwrap_or_default();
     let vouched = if *trusted { "trusted" } else { "not given: nobody vouches for it" };
     format!(
-        "{} in {} ({observed}), plan {}, {} samples, {} failed, {} refused, {records} records in the audit chain: \
+        "{} in {} ({observed}), plan {}, {} samples, {} failed, {} refused, {records} records in the audit chain{judged}: \
          asserted by key {keyid} ({vouched})",
         run.task,
         run.profile.planned,

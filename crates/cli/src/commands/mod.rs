@@ -26,6 +26,8 @@ mod receipts;
 mod retry;
 mod run;
 mod sandboxes;
+mod score;
+mod score_line;
 mod set;
 mod set_logs;
 mod set_manifest;
@@ -52,6 +54,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Profile(ProfileCommand::Choose(arguments)) => choose::choose(&arguments, printer),
         Command::Plan { document } => plan::plan(document, printer),
         Command::Eval(arguments) => eval::run(&arguments, printer),
+        Command::Score(arguments) => score::run(&arguments, printer),
         Command::EvalRetry(arguments) => retry::run(&arguments, printer),
         Command::EvalSet(arguments) => set::run(&arguments, printer),
         Command::Key(command) => keys::run(&command, printer),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use log::Expectation;
+use log::{Expectation, Reader};
 use profile::{Problem, Problems};
 use receipt::{IssueError, KeyError, SigningKey};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -61,9 +61,15 @@ impl Signer {
         self.0.as_ref().map(|key| SecretString::expose_secret(&key.secret()).to_owned())
     }
 
-    /// Signs a closed log, where there is a key.
+    /// Signs a closed log, where there is a key and the log says that it is to be signed.
     pub(super) fn issue(&self, log: &Path) -> Option<Result<PathBuf, IssueError>> {
-        self.0.as_ref().map(|key| receipt::issue(log, key))
+        let key = self.0.as_ref()?;
+        let stated = Reader::open(log).ok().and_then(|reader| Expectation::of(reader.header()).ok());
+        match stated {
+            Some(Some(Expectation::None { .. })) => None,
+            // A log that cannot be read now is an error there.
+            _ => Some(receipt::issue(log, key)),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod policy;
 mod predicate;
 #[cfg(test)]
 mod tests;
+mod unaskable;
 mod view;
 mod words;
 

@@ -7,7 +7,9 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::model::{Answer, CacheSettings, GenerateConfig, Model, Opened, PRICES_VARIABLE, PriceError, Prices, Request};
+use ::model::{
+    Answer, CacheSettings, GenerateConfig, Model, Opened, PRICES_VARIABLE, PriceError, Prices, ProviderTool, Request,
+};
 use secrecy::ExposeSecret as _;
 use thiserror::Error;
 
@@ -104,6 +106,11 @@ impl Chosen {
     /// Settings that it does not take.
     pub fn unsent(&self) -> &[&'static str] {
         self.remote.as_ref().map_or(&[], |opened| &opened.unsent)
+    }
+
+    /// Tools of its provider that can be switched on.
+    pub(crate) fn provider_tools(&self) -> &'static [ProviderTool] {
+        self.remote.as_ref().map_or(&[], |opened| opened.model.provider_tools())
     }
 
     /// Whether it is known what its answers cost.

@@ -10,15 +10,16 @@ use super::files::{Beside, Files, read_at_most};
 use super::parameters::Parameters;
 use super::sources::{Remembered, sha256};
 use super::{
-    Epochs, Limits, RunLimits, Solver, Sources, Task, amounts, base, check, dataset, generate, mock, parameters, roles,
-    scorer, solver, when,
+    Epochs, Limits, Metric, RunLimits, Solver, Sources, Task, amounts, base, check, dataset, generate, metrics, mock,
+    parameters, roles, scorer, solver, when,
 };
 
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "name",
     "dataset",
     "solver",
     "scorer",
+    "metrics",
     "epochs",
     "model",
     "model_roles",
@@ -153,6 +154,10 @@ fn read(
         None => vec![Located::nowhere(Solver::Generate)],
     };
     let scorers = fields.take("scorer").map(|node| scorer::read(node, complaints, files)).unwrap_or_default();
+    let metrics = match fields.take("metrics") {
+        Some(node) => Located::at(node.place, metrics::read(node, complaints)),
+        None => Located::nowhere(Metric::defaults()),
+    };
     let epochs = fields.take("epochs").map(|node| Epochs::read(node, complaints)).unwrap_or_default();
     let model = amounts::words(&mut fields, "model");
     let generate = fields.take("generate").map(|node| generate::read(node, complaints)).unwrap_or_default();
@@ -172,6 +177,7 @@ fn read(
     // What could not be read would be missed here too.
     if complaints.is_empty() {
         check::together(&solvers, &scorers, &dataset.samples, complaints);
+        check::measurable(&metrics, &dataset.samples, complaints);
     }
     Some(Task {
         name,
@@ -180,6 +186,7 @@ fn read(
         dataset,
         solvers: solvers.into_iter().map(|solver| solver.value).collect(),
         scorers: scorers.into_iter().map(|scorer| scorer.value).collect(),
+        metrics: metrics.value,
         epochs,
         limits,
         run_limits,

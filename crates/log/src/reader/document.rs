@@ -101,6 +101,21 @@ pub(super) fn sample(file: &File, length: u64, id: &SampleName, epoch: u32) -> R
     Ok(one.2)
 }
 
+/// Hands over each sample, as it is written.
+pub(super) fn every(file: &File, length: u64, take: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    struct Every<'a>(&'a mut dyn FnMut(&str));
+    impl Ask for Every<'_> {
+        fn wants_samples(&self) -> bool {
+            true
+        }
+        fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
+            (self.0)(sample.get());
+            Ok(())
+        }
+    }
+    read(file, length, &mut Every(take))
+}
+
 /// Why a walk over all samples ended early: what the taker said, or what is wrong with the document.
 pub(super) type Stopped = Result<LogError, Error>;
 

@@ -2,6 +2,7 @@
 
 mod document;
 mod glance;
+mod samples;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,9 +13,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::zip::{self, Entry};
-use crate::{Format, LogError, SampleName, Status, name};
+use crate::{Format, LogError, SampleName, Status, name, raw};
 
 pub use glance::Glance;
+pub use samples::Samples;
 
 /// The largest part of a log that is held in memory: a header, a list of summaries.
 const PART: u64 = 256 << 20;
@@ -309,7 +311,8 @@ impl Reader {
         let mut text = Vec::new();
         let mut content = zip::open(&self.file, entry).map_err(|source| self.io(source))?;
         content.read_to_end(&mut text).map_err(|source| self.io(source))?;
-        serde_json::from_slice(&text).map(Some).map_err(self.part(part))
+        // Inspect writes numbers that JSON does not have.
+        serde_json::from_slice(&raw::lenient(&text)).map(Some).map_err(self.part(part))
     }
 
     fn copy(&self, entry: &Entry, out: &mut dyn Write) -> Result<(), ReadError> {

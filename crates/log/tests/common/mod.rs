@@ -78,6 +78,7 @@ fn call() -> ToolCall {
         function: "bash".into(),
         arguments: object(json!({"cmd": "ls /"})),
         parse_error: None,
+        written: None,
     }
 }
 
@@ -185,13 +186,14 @@ pub(crate) fn every_event() -> Vec<Event> {
                 value: json!("C"),
                 answer: Some("bin".into()),
                 explanation: Some("equal".into()),
+                reason: None,
                 metadata: Some(object(json!({"k": 1}))),
             },
             target: Some(vec!["bin".into(), "sbin".into()]),
             intermediate: true,
         },
         What::Score {
-            score: Score { value: json!(0.5), answer: None, explanation: None, metadata: None },
+            score: Score { value: json!(0.5), answer: None, explanation: None, reason: None, metadata: None },
             target: None,
             intermediate: false,
         },
