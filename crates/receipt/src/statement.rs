@@ -96,7 +96,8 @@ impl Statement {
         Self { kind: STATEMENT.into(), subject, predicate_type: PREDICATE.into(), predicate }
     }
 
-    pub(crate) fn parse(payload: &[u8]) -> Result<Self, StatementError> {
+    /// Reads one; whether it is true is not looked at.
+    pub fn parse(payload: &[u8]) -> Result<Self, StatementError> {
         let statement: Self = serde_json::from_slice(payload).map_err(StatementError::Form)?;
         for (found, right) in [(&statement.kind, STATEMENT), (&statement.predicate_type, PREDICATE)] {
             if found != right {
@@ -107,7 +108,7 @@ impl Statement {
     }
 
     /// Its one form: canonical JSON.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         // Made of maps with text keys, texts and numbers: it cannot fail.
         log::canonical(&serde_json::to_value(self).unwrap_or_default()).into_bytes()
     }

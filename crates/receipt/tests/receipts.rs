@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use common::{Kind, made};
 use log::Format;
-use receipt::{CheckError, Envelope, IssueError, Observed, Require, Trust, check, issue};
+use receipt::{CheckError, Envelope, IssueError, Observed, Require, Statement, Trust, check, issue};
 use serde_json::{Value, json};
 
 fn payload(path: &std::path::Path) -> Value {
@@ -168,4 +168,14 @@ fn the_script_in_the_documentation_is_the_one_that_the_lane_runs() {
     let script = fs::read_to_string(root.join("tests/verify_receipt.py")).unwrap();
     let page = fs::read_to_string(root.join("../../docs/receipts.md")).unwrap();
     assert!(page.contains(&format!("```python\n{script}```\n")) && script.lines().count() == 15);
+}
+
+/// What version 1 looks like is kept: a receipt that was written once is read for ever.
+#[test]
+fn kept_bytes_of_version_1_are_read() {
+    let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/receipt");
+    let statement = fs::read(seeds.join("statement.json")).unwrap();
+    assert_eq!(Statement::parse(&statement).unwrap().to_bytes(), statement);
+    let envelope = fs::read(seeds.join("envelope.json")).unwrap();
+    assert_eq!(Envelope::parse(&envelope).unwrap().to_bytes(), envelope);
 }

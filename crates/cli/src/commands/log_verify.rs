@@ -52,19 +52,19 @@ fn print(checked: &Checked, printer: &mut Printer) -> Exit {
         }));
         return Exit::Done;
     }
-    let line = match receipt {
-        Some(asserted) => asserted_line(asserted, chain.count),
-        None => {
-            let whole = if *complete { "whole" } else { "whole as far as it goes; the log has no end" };
-            let why = match expectation {
-                Some(Expectation::None { reason }) => reason.as_str(),
-                Some(Expectation::Signed { .. }) | None => "the log does not speak of one",
-            };
-            format!("the audit chain is {whole}: {} records, plan {plan}; nobody signed it: {why}", chain.count)
-        }
-    };
+    let line = receipt.as_ref().map_or_else(|| unsigned_line(checked), |asserted| asserted_line(asserted, chain.count));
     printer.page(&vec![vec![plain(line)]]);
     Exit::Done
+}
+
+/// What holds although nobody asserts it.
+fn unsigned_line(Checked { chain, plan, expectation, complete, .. }: &Checked) -> String {
+    let whole = if *complete { "whole" } else { "whole as far as it goes; the log has no end" };
+    let why = match expectation {
+        Some(Expectation::None { reason }) => reason.as_str(),
+        Some(Expectation::Signed { .. }) | None => "the log does not speak of one",
+    };
+    format!("the audit chain is {whole}: {} records, plan {plan}; nobody signed it: {why}", chain.count)
 }
 
 /// What is asserted, and by which key.
