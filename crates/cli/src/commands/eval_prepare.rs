@@ -146,6 +146,7 @@ impl Asked {
         let mut secrets = secrets(&task, &policy, &models);
         secrets.extend(signer.secret());
         secrets.extend(keys.values().map(|key| key.expose_secret().to_owned()));
+        crate::panics::remember(&secrets);
         let redactor = Redactor::new(secrets, log::redact::KEYS);
         nameless(&task, &redactor)?;
         let audit_key = std::env::var(AUDIT_KEY).ok().filter(|key| !key.is_empty()).map(SecretString::from);
