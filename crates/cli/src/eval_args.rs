@@ -116,6 +116,9 @@ pub(crate) struct Running {
     /// Whom the gateway asks for names, instead of this host's resolver
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) dns_upstream: Option<SocketAddr>,
+    /// The key that signs the receipt; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) limits: RunLimitArguments,
 }
