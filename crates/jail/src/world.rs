@@ -74,7 +74,7 @@ pub fn join(name: &str, theirs: &str, pid: u32) -> io::Result<()> {
     let data = attributes(&[(1 | NESTED, peer)]);
     let info = attributes(&[(1, b"veth".to_vec()), (2 | NESTED, data)]);
     let mut batch = Batch::default();
-    let link = attributes(&[(3, text(name)), (18 | NESTED, info)]);
+    let link = attributes(&[(3, text(name)), (0x12 | NESTED, info)]);
     batch.message(NEW_LINK, CREATE, Answer::Acknowledged, &link_head(0), &link);
     send(&batch)
 }

@@ -34,7 +34,10 @@ impl Backing for Process {
 
 /// Starts a local sandbox: commands run as the caller, in a fresh directory, with nothing of the caller's environment.
 pub async fn start_local() -> Result<Sandbox, StartError> {
-    start_local_by(Command::new).await
+    fn straight(program: &Path) -> Command {
+        Command::new(program)
+    }
+    start_local_by(straight).await
 }
 
 /// The same by a command that ends as the program whose path it is given, having gone elsewhere first.

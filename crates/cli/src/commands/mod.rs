@@ -21,6 +21,7 @@ mod sandboxes;
 mod snapshots;
 mod stream;
 mod terminal;
+mod verify;
 
 use clap::CommandFactory as _;
 
@@ -41,6 +42,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Eval(arguments) => eval::run(&arguments, printer),
         Command::Log(command) => logs::run(command, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
+        Command::Verify(arguments) => verify::run(&arguments, printer),
         Command::Sandbox(command) => sandboxes::run(command, printer),
         Command::Image(command) => images::run(command, printer),
         Command::Doctor => doctor::doctor(printer),

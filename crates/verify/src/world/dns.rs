@@ -15,7 +15,9 @@ pub(super) fn answer(query: &[u8]) -> Option<Vec<u8>> {
     // A reply, recursion available; one question; what follows in a query is not repeated.
     let code = if address.is_some() { 0 } else { NO_SUCH_NAME };
     let answers = u8::from(address.is_some() && kind == A);
-    for (at, byte) in [(2, 0x81), (3, 0x80 | code), (4, 0), (5, 1), (6, 0), (7, answers), (8, 0), (9, 0), (10, 0), (11, 0)] {
+    for (at, byte) in
+        [(2, 0x81), (3, 0x80 | code), (4, 0), (5, 1), (6, 0), (7, answers), (8, 0), (9, 0), (10, 0), (11, 0)]
+    {
         *reply.get_mut(at)? = byte;
     }
     if let Some(address) = address.filter(|_| answers == 1) {

@@ -1,5 +1,6 @@
 //! Canaries: they take whatever comes, say so, and answer with the run's own text.
 
+use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,8 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MAX_TOLD: usize = 2048;
 
 fn told(bytes: &[u8]) {
-    let hex: String = bytes.iter().take(MAX_TOLD).map(|byte| format!("{byte:02x}")).collect();
-    tell(&format!("arrived {hex}"));
+    let mut line = String::from("arrived ");
+    for byte in bytes.iter().take(MAX_TOLD) {
+        let _ = write!(line, "{byte:02x}");
+    }
+    tell(&line);
 }
 
 /// Opens every canary; name servers only in the internet.
@@ -26,7 +30,7 @@ pub(super) async fn listen(token: &str, with_names: bool) -> io::Result<()> {
     let token: Arc<[u8]> = token.as_bytes().into();
     for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), IpAddr::from(Ipv6Addr::UNSPECIFIED)] {
         for port in TCP_PORTS {
-            match tcp(SocketAddr::new(any, port)).await {
+            match tcp(SocketAddr::new(any, port)) {
                 Ok(listener) => drop(tokio::spawn(accept(listener, Arc::clone(&token)))),
                 Err(error) if any.is_ipv4() => return Err(error),
                 // Without IPv6 there is nobody to listen to.
@@ -63,7 +67,7 @@ fn socket(at: SocketAddr, kind: rustix::net::SocketType) -> io::Result<std::os::
     Ok(socket)
 }
 
-async fn tcp(at: SocketAddr) -> io::Result<TcpListener> {
+fn tcp(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = socket(at, rustix::net::SocketType::STREAM)?;
     rustix::net::listen(&socket, 128)?;
     TcpListener::from_std(socket.into())
