@@ -11,6 +11,7 @@ INSPECT_VERSION=0.3.285
 JSONSCHEMA_VERSION=4.26.0
 OPENAI_VERSION=3.49.0
 ANTHROPIC_VERSION=2.8.0
+GOOGLE_VERSION=3.1.0
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
 
 export CARGO_TERM_COLOR=never
@@ -100,7 +101,7 @@ lane_lint() {
 lane_unit() {
     tests 'tests' cargo test --release --workspace --exclude sandbox --exclude ringfence --exclude egress --exclude testnet
     tests 'tests of the gateway' cargo test --release -p egress --lib
-    tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli
+    tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli --test load
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz document
     fuzz task
@@ -115,7 +116,7 @@ lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     debian busybox busybox-static
     tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test web
+    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test scores --test retry --test set --test web
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
@@ -202,6 +203,7 @@ lane_inspect() {
     check 'Inspect in an environment of its own' inspect_venv "$venv"
     tests 'logs that Inspect opens' env RINGFENCE_INSPECT_VENV="$venv" cargo test --release -p log@0.1.0 --test inspect
     check 'evaluations whose logs Inspect opens' inspect_evals "$venv"
+    check "scores and metrics as Inspect's own functions have them" inspect_scores "$venv"
     check "requests and replies by the providers' own types" sdk_types "$venv"
     check 'answers of models elsewhere, in logs that Inspect opens' model_logs "$venv"
 }
@@ -211,7 +213,7 @@ model_logs() {
     local place status=0
     place=$(mktemp -d)
     RINGFENCE_MODEL_LOGS=$place cargo test --release --quiet -p ringfence --test models || status=1
-    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 6 || status=1
+    "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 12 || status=1
     PATH="$1/bin:$PATH" "$1/bin/python" crates/log/tests/inspect_check.py schema "$place" || status=1
     rm -rf "$place"
     return $status
@@ -232,14 +234,26 @@ inspect_evals() {
     local place task format status=0 count=0
     place=$(mktemp -d)
     cargo build --release --quiet -p ringfence || return 1
-    for task in first text-only ctf allow-list local-approvals iterative; do
+    for task in first text-only ctf allow-list local-approvals iterative graded; do
         for format in eval json; do
             target/release/ringfence eval "examples/$task.yaml" --log-dir "$place" --log-format "$format" || status=1
             count=$((count + 1))
         done
     done
+    # A log that was judged again is a log like any other.
+    target/release/ringfence score "$place"/*_graded_*.eval --scorer f1 --metric accuracy || status=1
+    count=$((count + 1))
     "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" "$count" || status=1
     PATH="$1/bin:$PATH" "$1/bin/python" crates/log/tests/inspect_check.py schema "$place" || status=1
+    rm -rf "$place"
+    return $status
+}
+
+# inspect_scores VENV: the same answers and score lists, judged by both.
+inspect_scores() {
+    local place status=0
+    place=$(mktemp -d)
+    "$1/bin/python" crates/cli/tests/inspect_scores.py target/release/ringfence "$place" || status=1
     rm -rf "$place"
     return $status
 }
@@ -247,14 +261,14 @@ inspect_evals() {
 # inspect_venv DIRECTORY: made anew unless this very version is there.
 inspect_venv() {
     "$1/bin/python" -c "import importlib.metadata as m, jsonschema
-versions = m.version('inspect-ai'), m.version('openai'), m.version('anthropic')
-assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION')" \
+versions = m.version('inspect-ai'), m.version('openai'), m.version('anthropic'), m.version('google-genai')
+assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION', '$GOOGLE_VERSION')" \
         2>/dev/null && return 0
     rm -rf "$1"
     # Debian keeps what makes environments in a package of its own, without a file that tells.
     python3 -c 'import ensurepip' 2>/dev/null || debian_file /nonexistent python3-venv || return 1
     python3 -m venv "$1" && "$1/bin/pip" install --quiet "inspect-ai==$INSPECT_VERSION" "jsonschema==$JSONSCHEMA_VERSION" \
-        "openai==$OPENAI_VERSION" "anthropic==$ANTHROPIC_VERSION"
+        "openai==$OPENAI_VERSION" "anthropic==$ANTHROPIC_VERSION" "google-genai==$GOOGLE_VERSION"
 }
 
 # By hand: long loops. Keep the result in docs/soak.md.
@@ -269,7 +283,7 @@ as_plain_user() {
     local directory programs program status=0
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\(attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

@@ -2,10 +2,12 @@
 
 mod evals;
 mod gateways;
+mod models;
 mod proc;
 mod redaction;
 mod sandboxes;
 mod table;
+mod watch;
 
 use std::error::Error;
 use std::fmt::Display;
@@ -42,6 +44,13 @@ enum Benchmark {
         #[arg(long)]
         quick: bool,
     },
+    /// A model elsewhere, asked by many samples at once: throughput, memory and fairness, against the server's own limit and
+    /// against Inspect (if `./test.sh inspect` has installed it)
+    Models {
+        /// Fewer samples and one round: ends within 60 seconds
+        #[arg(long)]
+        quick: bool,
+    },
     /// The redactor's speed on logs and on hostile texts, against searches that do less
     Redact {
         /// Fewer rounds and shorter texts
@@ -60,6 +69,15 @@ enum Benchmark {
     /// The client of every contender; prints nanoseconds
     #[command(hide = true)]
     EgressClient(gateways::Errand),
+    /// The model at the other end; says its port, and at the end of its input what it saw
+    #[command(hide = true)]
+    ModelServer {
+        #[arg(long)]
+        turns: usize,
+    },
+    /// Somebody who only asks: what the server can
+    #[command(hide = true)]
+    ModelLoad(models::Load),
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -72,6 +90,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             Box::new(wait_for(sandboxes::compare(extent))?)
         }
         Benchmark::Eval { quick } => Box::new(evals::compare(if quick { evals::QUICK } else { evals::FULL })?),
+        Benchmark::Models { quick } => Box::new(models::compare(if quick { models::QUICK } else { models::FULL })?),
         Benchmark::Redact { quick } => {
             Box::new(redaction::compare(if quick { redaction::QUICK } else { redaction::FULL })?)
         }
@@ -82,6 +101,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
         Benchmark::EgressOrigin => return gateways::serve_origin().map(|()| ExitCode::SUCCESS),
         Benchmark::EgressClient(errand) => return errand.run().map(|()| ExitCode::SUCCESS),
+        Benchmark::ModelServer { turns } => return models::serve(turns).map(|()| ExitCode::SUCCESS),
+        Benchmark::ModelLoad(load) => return load.run().map(|()| ExitCode::SUCCESS),
     };
     writeln!(std::io::stdout(), "{report}")?;
     Ok(ExitCode::SUCCESS)

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use eval::FailOn;
-use eval::task::Slice;
 use profile::{
     AllowRule, Approval, Audience, Bytes, HostPattern, Internet, Millis, Mount, Overrides, Priority, Profile, Provider,
     Tools,
 };
+
+use crate::eval_args::{EvalArguments, RetryArguments, SetArguments};
 
 /// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
 #[derive(Debug, Parser)]
@@ -35,6 +35,12 @@ pub(crate) enum Command {
     },
     /// Run an evaluation in its profile, and leave a log that Inspect opens
     Eval(Box<EvalArguments>),
+    /// Run again what failed, was cancelled or is missing in a log, into a new log that keeps what is finished
+    EvalRetry(Box<RetryArguments>),
+    /// Run many tasks with many models; run it again, and it goes on where it was
+    EvalSet(Box<SetArguments>),
+    /// Judge what a log holds again, into a new log
+    Score(ScoreArguments),
     /// Look at what evaluations left behind
     #[command(subcommand)]
     Log(LogCommand),
@@ -154,94 +160,40 @@ pub(crate) enum LogCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct EvalArguments {
-    /// The task file
-    #[arg(value_name = "TASK")]
-    pub(crate) task: String,
-    /// Fill a parameter of the task, NAME=VALUE; may be repeated
-    #[arg(short = 'T', value_name = "NAME=VALUE", value_parser = parse_entry)]
-    pub(crate) parameter: Vec<(String, String)>,
-    /// Another profile than the task's
-    #[arg(long, value_parser = parse_profile)]
-    pub(crate) profile: Option<Profile>,
-    /// Who answers: openai/…, openai-responses/…, anthropic/…, google/…, mock/scripted or mock/echo
-    #[arg(long, value_parser = parse_text)]
-    pub(crate) model: Option<String>,
+pub(crate) struct ScoreArguments {
+    /// The log, ours or one of Inspect's
+    #[arg(value_name = "LOG")]
+    pub(crate) log: PathBuf,
+    /// By what: a kind such as f1, {kind: match, numeric: true}, or a file of scorers; may be repeated
+    #[arg(long, value_name = "KIND|FILE", required = true, value_parser = parse_text)]
+    pub(crate) scorer: Vec<String>,
+    /// What the scores come to: a word such as std, or {grouped: {by: level}}; may be repeated
+    #[arg(long, value_name = "METRIC", value_parser = parse_text)]
+    pub(crate) metric: Vec<String>,
+    /// What is made of epochs, such as median or `pass_at_5`; may be repeated. Otherwise as the log says
+    #[arg(long, value_name = "REDUCER", value_parser = parse_text)]
+    pub(crate) epochs_reducer: Vec<String>,
+    /// What becomes of scores that the log has
+    #[arg(long, value_name = "ACTION", default_value = "append")]
+    pub(crate) action: ScoreAction,
+    /// The new log, ending in .eval or .json; otherwise beside the old one. Nothing is ever replaced
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
     /// Who answers in a role, such as grader=openai/gpt-5; may be repeated, also for several in one role
     #[arg(long, value_name = "ROLE=MODEL", value_parser = parse_role)]
     pub(crate) model_role: Vec<(String, String)>,
-    /// The approval policy: ci, dev, prod or a file
-    #[arg(long, value_parser = parse_approval)]
-    pub(crate) approval: Option<Approval>,
-    /// Grant the agent an environment entry, NAME=VALUE; may be repeated. Its value is taken out of the log
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_entry)]
-    pub(crate) env: Vec<(String, String)>,
-    /// Grant the entries of a file, NAME=VALUE in each line; may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub(crate) env_file: Vec<PathBuf>,
-    /// Only the first N samples, or those from N to M
-    #[arg(long, value_name = "N|N-M")]
-    pub(crate) limit: Option<Slice>,
-    /// Only this sample; may be repeated
-    #[arg(long, value_name = "ID")]
-    pub(crate) sample_id: Vec<String>,
-    /// Ask each sample so often
-    #[arg(long, value_name = "N")]
-    pub(crate) epochs: Option<u32>,
-    /// Samples at the same time
+    /// Samples at the same time, where models judge
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) max_samples: usize,
-    /// Sandboxes at the same time; as many as samples unless it is said
-    #[arg(long, value_name = "N")]
-    pub(crate) max_sandboxes: Option<usize>,
-    /// Where logs go
-    #[arg(long, value_name = "DIR", default_value = "logs")]
-    pub(crate) log_dir: PathBuf,
-    /// The format of the log
-    #[arg(long, value_name = "FORMAT", default_value = "eval")]
-    pub(crate) log_format: LogFormat,
-    /// Fail when samples fail: true (the first), false (never), a count, or a share such as 0.1
-    #[arg(long, value_name = "WHEN", value_parser = parse_fail_on)]
-    pub(crate) fail_on_error: Option<FailOn>,
-    /// Whom the gateway asks for names, instead of this host's resolver
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) dns_upstream: Option<SocketAddr>,
-    /// Why a safeguard is off
-    #[arg(long, value_name = "TEXT", value_parser = parse_text)]
-    pub(crate) justification: Option<String>,
-    #[command(flatten)]
-    pub(crate) limits: crate::limit_args::LimitArguments,
 }
 
-/// The format of a log.
+/// What becomes of scores that a log has.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Inspect's own: compressed, readable while it is written
-    Eval,
-    /// One JSON document, complete at the end
-    Json,
-}
-
-impl From<LogFormat> for log::Format {
-    fn from(format: LogFormat) -> Self {
-        match format {
-            LogFormat::Eval => Self::Eval,
-            LogFormat::Json => Self::Json,
-        }
-    }
-}
-
-fn parse_fail_on(text: &str) -> Result<FailOn, &'static str> {
-    match text {
-        "true" => return Ok(FailOn::Any),
-        "false" => return Ok(FailOn::Never),
-        _ => {}
-    }
-    if let Ok(count) = text.parse::<u64>() {
-        return Ok(FailOn::Count(count));
-    }
-    let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
-    share.map(FailOn::Share).ok_or("write true, false, a count, or a share such as 0.1")
+pub(crate) enum ScoreAction {
+    /// They stay, beside the new ones
+    Append,
+    /// The new ones take their place, and keep what was before as their history
+    Overwrite,
 }
 
 #[derive(Debug, Args)]
@@ -405,7 +357,7 @@ pub(crate) struct ChooseArguments {
     pub(crate) audience: Option<Audience>,
 }
 
-fn parse_profile(text: &str) -> Result<Profile, String> {
+pub(crate) fn parse_profile(text: &str) -> Result<Profile, String> {
     text.parse::<Profile>().map_err(|error| format!("{error}\n  hint: {}", error.hint()))
 }
 
@@ -413,16 +365,16 @@ fn parse_rule(text: &str) -> Result<AllowRule, String> {
     text.parse::<AllowRule>().map_err(|error| format!("{error}\n  hint: {}", error.hint()))
 }
 
-fn parse_approval(text: &str) -> Result<Approval, String> {
+pub(crate) fn parse_approval(text: &str) -> Result<Approval, String> {
     text.parse::<Approval>().map_err(|error| format!("{error}\n  hint: {}", error.hint()))
 }
 
 /// A text that says something.
-fn parse_text(text: &str) -> Result<String, &'static str> {
+pub(crate) fn parse_text(text: &str) -> Result<String, &'static str> {
     if text.trim().is_empty() { Err("it is empty") } else { Ok(text.to_owned()) }
 }
 
-fn parse_role(text: &str) -> Result<(String, String), &'static str> {
+pub(crate) fn parse_role(text: &str) -> Result<(String, String), &'static str> {
     let (role, model) = text.split_once('=').ok_or("write ROLE=MODEL, such as grader=openai/gpt-5")?;
     if role.trim().is_empty() || model.trim().is_empty() {
         return Err("write ROLE=MODEL, such as grader=openai/gpt-5");
@@ -430,7 +382,7 @@ fn parse_role(text: &str) -> Result<(String, String), &'static str> {
     Ok((role.trim().to_owned(), model.trim().to_owned()))
 }
 
-fn parse_entry(text: &str) -> Result<(String, String), &'static str> {
+pub(crate) fn parse_entry(text: &str) -> Result<(String, String), &'static str> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
     let valid =
         name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());

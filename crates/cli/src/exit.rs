@@ -23,6 +23,22 @@ pub(crate) enum Exit {
     Command(u8),
 }
 
+impl Exit {
+    /// Of two endings the one that says more: what was interrupted, then what failed, then what never began.
+    pub(crate) fn worse(self, other: Self) -> Self {
+        let weight = |exit: Self| match exit {
+            Self::Done => 0,
+            Self::Input => 1,
+            Self::Refused => 2,
+            Self::Unverified => 3,
+            Self::Provider => 4,
+            Self::Failed | Self::Command(_) => 5,
+            Self::Interrupted => 6,
+        };
+        if weight(other) > weight(self) { other } else { self }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {

@@ -4,6 +4,7 @@
 
 mod args;
 mod commands;
+mod eval_args;
 mod exit;
 mod limit_args;
 mod printer;

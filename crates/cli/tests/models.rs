@@ -5,6 +5,8 @@
 mod common;
 #[path = "../../model/tests/fake/mod.rs"]
 mod fake;
+#[path = "models/provider_tools.rs"]
+mod provider_tools;
 
 use std::path::Path;
 use std::process::Command;

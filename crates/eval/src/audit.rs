@@ -49,9 +49,22 @@ impl Audit {
             }
             What::SampleLimit { kind, limit, .. } => self.record("limit", json!({"type": kind, "limit": limit})),
             What::Info { data, .. } => match data.get("kind").and_then(Value::as_str) {
-                Some(kind @ ("network" | "network_totals" | "sandbox" | "file_tools" | "web_search")) => {
-                    self.record(kind, data.clone())
+                // What a call held is in the log; the chain has that it was made.
+                Some(kind @ "provider_tool") => {
+                    let mut data = data.clone();
+                    if let Value::Object(fields) = &mut data {
+                        fields.retain(|field, _| field != "arguments" && field != "result");
+                    }
+                    self.record(kind, data)
                 }
+                Some(
+                    kind @ ("network"
+                    | "network_totals"
+                    | "sandbox"
+                    | "file_tools"
+                    | "web_search"
+                    | "provider_tool_totals"),
+                ) => self.record(kind, data.clone()),
                 _ => Ok(()),
             },
             _ => Ok(()),

@@ -2,6 +2,7 @@
 
 use profile::{Cause, Plan, Tooling, Unmet};
 
+use crate::provider_tools;
 use crate::run::granted;
 use crate::task::{Solver, Task};
 use crate::tools::{SUBMIT, Tool};
@@ -12,7 +13,8 @@ pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
     let available = granted(&plan.affordances);
     let works = task.solvers.iter().any(|solver| matches!(solver, Solver::Agent(_) | Solver::Iterative(_)));
     let tools = plan.affordances.iter().filter(|affordance| affordance.kind == profile::Kind::Tool && works);
-    for affordance in tools.filter(|affordance| Tool::named(&affordance.name).is_none()) {
+    let can_be_called = |name: &str| Tool::named(name).is_some() || provider_tools::named(name).is_some();
+    for affordance in tools.filter(|affordance| !can_be_called(&affordance.name)) {
         let reason = format!("the tool `{}` cannot be called by this version", affordance.name);
         let hint = "remove it from `tools`: a log must not say that the agent had it";
         unmet.push(Unmet::new(Cause::Contradiction, "tooling", reason).hint(hint));
@@ -34,7 +36,8 @@ pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
             unmet.push(Unmet::new(Cause::Contradiction, "tooling.web_search", reason).hint(hint));
         }
         for name in solver.named_tools() {
-            if available.iter().any(|tool| tool.name() == name) {
+            let of_provider = provider_tools::granted(plan).into_iter().map(provider_tools::name);
+            if available.iter().map(|tool| tool.name()).chain(of_provider).any(|one| one == name) {
                 continue;
             }
             let known = plan.affordances.iter().any(|affordance| affordance.name == *name);

@@ -9,6 +9,8 @@ pub struct Progress {
     pub total: u64,
     /// Finished.
     pub done: u64,
+    /// Finished before this began, of those that are finished.
+    pub kept: u64,
     /// Under way.
     pub running: u64,
     /// Failed, of those that are finished.

@@ -3,25 +3,30 @@
 use profile::Plan;
 use serde_json::{Map, Value, json};
 
-use crate::Job;
 use crate::journal::unique;
 use crate::score;
 use crate::solve;
-use crate::task::{Dollars, Reducer, RunLimits, Solver};
+use crate::task::{Dollars, RunLimits, Solver};
+use crate::{Earlier, Job};
 
 /// Inspect's `eval`: its own fields, and ours under `metadata.ringfence` and `sandbox`.
-pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
+///
+/// `kept` is what is said of an earlier log that it goes on from.
+pub(crate) fn spec(job: &Job, created: &str, eval_id: &str, kept: Option<&Value>) -> Value {
     let task = &job.task;
     let ids: Vec<Value> = task.dataset.samples.iter().map(|sample| sample.id.to_json()).collect();
-    let scorers: Vec<Value> = score::names(&task.scorers).into_iter().map(|name| json!({"name": name})).collect();
+    let scorers = score::described(&task.scorers, &task.metrics);
     let mut metadata = task.metadata.clone();
-    metadata.insert("ringfence".into(), own(job));
+    metadata.insert("ringfence".into(), own(job, kept));
+    // Logs that go on from each other are of one task, as Inspect has it.
+    let task_id = job.earlier.as_ref().and_then(Earlier::task_id).map_or_else(unique, str::to_owned);
     json!({
+        "eval_set_id": job.set.as_ref().map(|(id, _)| id),
         "eval_id": eval_id,
         "run_id": unique(),
         "created": created,
         "task": task.name,
-        "task_id": unique(),
+        "task_id": task_id,
         "task_version": 0,
         "task_file": task.origin,
         "task_args": task.parameters,
@@ -45,7 +50,7 @@ pub(crate) fn spec(job: &Job, created: &str, eval_id: &str) -> Value {
 }
 
 /// What is ours: the contract, and what it rests on.
-fn own(job: &Job) -> Value {
+fn own(job: &Job, kept: Option<&Value>) -> Value {
     let Plan { controls, affordances, withheld, residual, image, .. } = &job.plan;
     json!({
         "requested": job.requested,
@@ -57,14 +62,13 @@ fn own(job: &Job) -> Value {
         "withheld": withheld,
         "residual": residual,
         "image": image,
-        "approval": job.plan.approval.as_ref().map(|approval| {
-            let mut policy = job.policy.to_json();
-            policy["means"] = json!(approval.summary());
-            policy
-        }),
+        "approval": approval(job),
         "model": {"unsent": job.models.agent().unsent()},
         "run_limits": run_limits(&job.task.run_limits),
         "host": job.facts,
+        "invocation": job.invocation,
+        "kept": kept,
+        "set_key": job.set.as_ref().map(|(_, key)| key),
     })
 }
 
@@ -77,18 +81,26 @@ fn run_limits(limits: &RunLimits) -> Value {
     })
 }
 
+/// Who is asked about calls.
+fn approval(job: &Job) -> Option<Value> {
+    let approval = job.plan.approval.as_ref()?;
+    let mut policy = job.policy.to_json();
+    policy["means"] = json!(approval.summary());
+    Some(policy)
+}
+
+impl Job {
+    /// Who is asked about calls, as the log will have it.
+    pub fn approval(&self) -> Value {
+        let mut approval = json!(approval(self));
+        self.redactor.value(&mut approval);
+        approval
+    }
+}
+
 fn config(job: &Job) -> Value {
     let (task, plan) = (&job.task, &job.plan);
-    let reducers: Vec<&str> = task
-        .epochs
-        .reducers
-        .iter()
-        .map(|reducer| match reducer {
-            Reducer::Mean => "mean",
-            Reducer::Mode => "mode",
-            Reducer::Max => "max",
-        })
-        .collect();
+    let reducers: Vec<String> = task.epochs.reducers.iter().map(ToString::to_string).collect();
     let approval = plan.approval.as_ref().map(|_| job.policy.approvers());
     let mut config = Map::new();
     config.insert("epochs".into(), json!(task.epochs.count));
@@ -102,6 +114,9 @@ fn config(job: &Job) -> Value {
     config.insert("max_samples".into(), json!(job.settings.max_samples));
     config.insert("max_sandboxes".into(), json!(job.settings.max_sandboxes));
     config.insert("log_samples".into(), json!(true));
+    if job.settings.retry_on_error > 0 {
+        config.insert("retry_on_error".into(), json!(job.settings.retry_on_error));
+    }
     Value::Object(config)
 }
 

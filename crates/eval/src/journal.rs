@@ -4,11 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use log::event::{Event, What};
-use log::{LogError, Redactor, SampleRecorder};
+use log::message::ChatMessage;
+use log::{LogError, Redactor, Repeated, SampleRecorder, Written};
 use serde_json::{Map, Value, json};
 
 use crate::audit::Audit;
+use crate::model::ToolInfo;
 use crate::run::EvalFailure;
+use crate::told::Told;
 
 /// Whose our own events are.
 pub(crate) const SOURCE: &str = "ringfence";
@@ -33,6 +36,7 @@ struct State {
     /// Since when it is not known whether it works or waits, by number.
     held: Vec<(u64, Instant)>,
     holds: u64,
+    told: Told,
     /// The first thing that could not be written.
     failed: Option<LogError>,
     audit_failed: Option<log::audit::AuditError>,
@@ -55,6 +59,7 @@ impl Journal {
             waited: Duration::ZERO,
             held: Vec::new(),
             holds: 0,
+            told: Told::default(),
             failed: None,
             audit_failed: None,
         };
@@ -124,18 +129,52 @@ impl Journal {
         &self.redactor
     }
 
+    /// A conversation without secrets, as events repeat it.
+    pub(crate) fn conversation(&self, messages: &[ChatMessage]) -> Vec<Written> {
+        self.state().told.all(messages, &self.redactor)
+    }
+
+    /// Tools without secrets, as events repeat them.
+    pub(crate) fn tools(&self, tools: &[ToolInfo]) -> Vec<Written> {
+        self.state().told.tools(tools, &self.redactor)
+    }
+
+    /// One of its messages.
+    pub(crate) fn message(&self, message: &ChatMessage) -> Written {
+        self.state().told.one(message, &self.redactor)
+    }
+
     /// Without secrets: nothing is written before this.
-    fn redacted(&self, what: What) -> What {
+    fn redacted(&self, mut what: What) -> What {
         if matches!(what, What::SpanBegin { .. } | What::SpanEnd { .. }) {
             return what;
         }
-        let Ok(mut value) = serde_json::to_value(&what) else { return what };
-        self.redactor.value(&mut value);
-        // What was one event is one still: only texts have changed. Should it not be, nothing of it is written.
-        serde_json::from_value(value).unwrap_or_else(|_| What::Info {
-            source: SOURCE.into(),
-            data: json!({"kind": "redacted", "note": "an event could not be written without a secret"}),
-        })
+        // What is written is without secrets already.
+        let (mut messages, mut offered) = (None, None);
+        if let What::Model { input, tools, .. } = &mut what {
+            messages = matches!(input, Repeated::Written(_)).then(|| std::mem::take(input));
+            offered = matches!(tools, Repeated::Written(_)).then(|| std::mem::take(tools));
+        }
+        let mut what = self.redacted_whole(what);
+        if let What::Model { input, tools, .. } = &mut what {
+            *input = messages.unwrap_or_else(|| std::mem::take(input));
+            *tools = offered.unwrap_or_else(|| std::mem::take(tools));
+        }
+        what
+    }
+
+    fn redacted_whole(&self, what: What) -> What {
+        let redacted = serde_json::to_value(&what).and_then(|mut value| {
+            if self.redactor.value(&mut value) { serde_json::from_value(value).map(Some) } else { Ok(None) }
+        });
+        match redacted {
+            Ok(redacted) => redacted.unwrap_or(what),
+            // What was one event is one still: only texts have changed. Should it not be, nothing of it is written.
+            Err(_) => What::Info {
+                source: SOURCE.into(),
+                data: json!({"kind": "redacted", "note": "an event could not be written without a secret"}),
+            },
+        }
     }
 
     /// The same for any value.

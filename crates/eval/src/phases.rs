@@ -12,8 +12,8 @@ use crate::journal::{Journal, now};
 use crate::network::Served;
 use crate::place::{Place, Places};
 use crate::sample::Shared;
-use crate::score;
-use crate::solve::State;
+use crate::score::{self, Panel};
+use crate::solve::{State, Stop};
 use crate::task::{FileContent, Sample, Scorer};
 
 /// How long a setup script may take.
@@ -109,13 +109,13 @@ async fn run_setup(sandbox: &Sandbox, script: &str, journal: &Journal) -> Result
 /// The score phase. A sample that failed is not judged; its place is left all the same.
 pub(crate) async fn score_all(
     shared: &Shared,
-    sample: &Sample,
+    (sample, epoch): (&Sample, u32),
     name: &str,
     state: &mut State,
     journal: &Journal,
     (place, system): (Option<Place>, System),
     failed: bool,
-) -> Result<BTreeMap<String, Score>, String> {
+) -> Result<BTreeMap<String, Score>, Stop> {
     let text = |error: crate::place::PlaceError| chain(&error);
     let scripted = shared.task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }));
     let mut scene: Option<Snapshot> = None;
@@ -131,6 +131,16 @@ pub(crate) async fn score_all(
         return Ok(scores);
     }
     let _span = journal.span("scorers", "scorers");
+    let mut panel = Panel {
+        task: &shared.task,
+        models: &shared.models,
+        sample,
+        epoch,
+        journal,
+        counters: &shared.counters,
+        budget: &shared.budget,
+        speakers: BTreeMap::new(),
+    };
     for (scorer, scorer_name) in shared.task.scorers.iter().zip(&shared.scorers) {
         let _span = journal.span("scorer", scorer_name);
         let score = match (scorer, score::by_words(scorer, sample, state), &shared.places) {
@@ -145,7 +155,13 @@ pub(crate) async fn score_all(
                 places.leave(place, journal).await.map_err(text)?;
                 judged?
             }
-            _ => return Err("a scoring script needs a sandbox".into()),
+            (Scorer::Graded(graded), None, _) => {
+                let mut spent = std::mem::take(&mut state.spent);
+                let judged = panel.judge(graded, state, &mut spent).await;
+                state.spent = spent;
+                judged?
+            }
+            _ => return Err(Stop::Failed("a scoring script needs a sandbox".into())),
         };
         journal.event(What::Score { score: score.clone(), target: Some(sample.target.clone()), intermediate: false });
         scores.insert(scorer_name.clone(), score);

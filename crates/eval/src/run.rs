@@ -1,6 +1,6 @@
 //! All samples of an evaluation: as many at the same time as may be, and a log that opens whatever happens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,27 +18,18 @@ use crate::approval::{Context, Key, Person, Policy};
 use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::display::{Counters, Display, Progress};
+use crate::earlier::Earlier;
+use crate::fail_on::FailOn;
+use crate::invocation::Invocation;
 use crate::journal::{now, unique};
 use crate::model::Models;
 use crate::place::{PlaceError, Places};
 use crate::sample::{self, Ended, Shared};
 use crate::score::{self, Judged};
+use crate::solve::Spent;
 use crate::task::Task;
 use crate::tools::{Keys, Search, Tool};
 use crate::{header, score::worth};
-
-/// When failed samples fail the evaluation.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum FailOn {
-    /// At the first.
-    Any,
-    /// When more than this share of all samples has failed.
-    Share(f64),
-    /// When more than so many have failed.
-    Count(u64),
-    /// Never.
-    Never,
-}
 
 /// How an evaluation runs.
 #[derive(Debug, Clone)]
@@ -49,6 +40,8 @@ pub struct Settings {
     pub max_sandboxes: usize,
     /// When failed samples fail it.
     pub fail_on: FailOn,
+    /// How often a sample that fails is tried again.
+    pub retry_on_error: u32,
     /// Where the log goes.
     pub log_directory: PathBuf,
     /// Its format.
@@ -98,6 +91,28 @@ pub struct Job {
     pub facts: Value,
     /// The version of the task's files, for the log.
     pub revision: Option<Value>,
+    /// How it was asked for, so that it can be run again.
+    pub invocation: Invocation,
+    /// An earlier log of the same, whose finished samples are kept.
+    pub earlier: Option<Earlier>,
+    /// The set that it is a part of: the set's id, and which part.
+    pub set: Option<(String, String)>,
+}
+
+impl Job {
+    /// Which part of a set it is: the same for the same task file, parameters and models, whatever else changes.
+    pub fn key(&self) -> String {
+        let Invocation { task_path, parameters, model_roles, .. } = &self.invocation;
+        let (name, model) = (&self.task.name, self.models.agent().name());
+        // Maps of text are sorted by their keys, so there is one form.
+        let key = json!([name, task_path, parameters, model, model_roles]);
+        crate::task::sha256(key.to_string().as_bytes())
+    }
+}
+
+/// A name that nobody else has, such as a set's.
+pub fn unique_name() -> String {
+    unique()
 }
 
 /// How an evaluation ended.
@@ -124,6 +139,9 @@ pub enum EvalFailure {
     /// The audit chain cannot be written.
     #[error("cannot write the audit chain")]
     Audit(#[from] log::audit::AuditError),
+    /// The earlier log cannot be read.
+    #[error("cannot read the earlier log")]
+    Earlier(#[from] log::ReadError),
     /// There is no place to work in.
     #[error("there is no sandbox to work in")]
     Place(#[from] PlaceError),
@@ -146,15 +164,19 @@ pub async fn evaluate(
         job.redactor.value(&mut value);
         value
     };
+    let kept = job.earlier.as_ref().map_or(Ok(Vec::new()), |earlier| earlier.kept(&job.task))?;
+    let told = job.earlier.as_ref().map(|earlier| earlier.told(kept.len()));
     let start = Start {
-        spec: without_secrets(header::spec(&job, &created, &eval_id)),
+        spec: without_secrets(header::spec(&job, &created, &eval_id, told.as_ref())),
         plan: without_secrets(header::plan(&job)),
         task: job.task.name.clone(),
         eval_id: eval_id.clone(),
         created: created.clone(),
     };
-    let recorder = Recorder::create(&job.settings.log_directory, job.settings.format, start)?;
-    let audit = Audit::new(log::audit::Audit::create(&log::audit::Audit::beside(&recorder.path()))?);
+    let (directory, format) = (&job.settings.log_directory, job.settings.format);
+    // The chain first: wherever we are killed, a log has its chain.
+    let chain = log::audit::Audit::beside(&Recorder::place(directory, format, &start)?);
+    let audit = Audit::new(log::audit::Audit::create(&chain)?);
     audit.record(
         "start",
         json!({
@@ -162,9 +184,22 @@ pub async fn evaluate(
             "approval": job.policy.to_json(), "key": if job.audit_key.is_some() { "given" } else { "random" },
         }),
     )?;
+    if let Some(told) = told {
+        audit.record("kept", told)?;
+    }
     for affordance in &job.plan.affordances {
         audit.record("affordance", json!(affordance))?;
     }
+    let (glances, kept): (Vec<_>, Vec<_>) =
+        kept.into_iter().map(|kept| (kept.glance, (kept.index, kept.judged, kept.spent))).unzip();
+    let copied = job.earlier.as_ref().map(|earlier| (earlier.reader(), glances.as_slice()));
+    let recorder = Recorder::create_with(directory, format, start, copied).inspect_err(|_| {
+        // A chain of nothing is nothing.
+        let _ = std::fs::remove_file(&chain);
+    })?;
+    let kept: Vec<Before> = std::iter::zip(glances, kept)
+        .map(|(glance, (index, judged, spent))| Before { index, epoch: glance.epoch, judged, spent })
+        .collect();
     let granted = granted(&job.plan.affordances);
     let total = job.task.dataset.samples.len() * job.task.epochs.count as usize;
     let plan = Arc::new(job.plan);
@@ -206,9 +241,10 @@ pub async fn evaluate(
         counters: Counters::default(),
         looks: Arc::default(),
         search,
+        retry_on_error: job.settings.retry_on_error,
     });
     let all = Run { shared: Arc::clone(&shared), display, cancel, settings: job.settings };
-    let outcome = all.samples(total).await?;
+    let outcome = all.samples(total, kept).await?;
     let evaluation = finish(&shared, &recorder, &audit, &created, outcome)?;
     drop(all);
     if let Some(places) = Arc::into_inner(shared).and_then(|shared| shared.places) {
@@ -225,9 +261,18 @@ struct Run {
     settings: Settings,
 }
 
+/// A sample that was finished before.
+struct Before {
+    index: usize,
+    epoch: u32,
+    judged: Judged,
+    spent: Spent,
+}
+
 /// What the samples came to.
 struct Outcome {
-    judged: Vec<Judged>,
+    /// With their epochs.
+    judged: Vec<(u32, Judged)>,
     usage: BTreeMap<String, Usage>,
     role_usage: BTreeMap<String, Usage>,
     progress: Progress,
@@ -237,9 +282,10 @@ struct Outcome {
 
 impl Run {
     /// Starts samples as others end, and takes what they give.
-    async fn samples(&self, total: usize) -> Result<Outcome, EvalFailure> {
+    async fn samples(&self, total: usize, kept: Vec<Before>) -> Result<Outcome, EvalFailure> {
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let progress = Progress { total: count(total), ..Progress::default() };
+        let before = count(kept.len());
+        let progress = Progress { total: count(total), kept: before, done: before, ..Progress::default() };
         let mut outcome = Outcome {
             judged: Vec::new(),
             usage: BTreeMap::new(),
@@ -248,11 +294,18 @@ impl Run {
             cancelled: false,
             error: None,
         };
+        let mut finished = HashSet::new();
+        for Before { index, epoch, judged, spent } in kept {
+            finished.insert((index, epoch));
+            outcome.judged.push((epoch, judged));
+            outcome.add(spent);
+        }
         let budget = &self.shared.budget;
         let deadline = budget.time().map(|time| tokio::time::Instant::now() + time);
         let epochs = self.shared.task.epochs.count;
         let samples = self.shared.task.dataset.samples.len();
-        let mut next = (1..=epochs).flat_map(|epoch| (0..samples).map(move |index| (index, epoch)));
+        let next = (1..=epochs).flat_map(|epoch| (0..samples).map(move |index| (index, epoch)));
+        let mut next = next.filter(|one| !finished.contains(one));
         let mut running = JoinSet::new();
         loop {
             self.end_by_budget(&mut outcome);
@@ -306,11 +359,8 @@ impl Run {
     fn take(&self, ended: Ended, outcome: &mut Outcome) {
         outcome.progress.done += 1;
         self.end_by_budget(outcome);
-        for (model, usage) in ended.spent.by_model {
-            outcome.usage.entry(model).or_default().add(&usage);
-        }
-        for (role, usage) in ended.spent.by_role {
-            outcome.role_usage.entry(role).or_default().add(&usage);
+        for spent in ended.retried.into_iter().chain([ended.spent]) {
+            outcome.add(spent);
         }
         if let Some(error) = ended.error {
             outcome.progress.failed += 1;
@@ -326,7 +376,7 @@ impl Run {
                 outcome.error.get_or_insert(error);
             }
         } else {
-            outcome.judged.push(ended.judged);
+            outcome.judged.push((ended.epoch, ended.judged));
         }
     }
 
@@ -337,12 +387,24 @@ impl Run {
         progress.tokens = self.shared.counters.tokens();
         progress.refused = self.shared.places.as_ref().map_or(0, Places::refused_connections);
         let first = self.shared.scorers.first();
-        let values = outcome.judged.iter().filter_map(|judged| Some(worth(&judged.scores.get(first?)?.value)));
-        let values: Vec<f64> = values.collect();
+        let scores = outcome.judged.iter().filter_map(|(_, judged)| judged.scores.get(first?));
+        let values: Vec<f64> =
+            scores.filter(|score| !score::is_unscored(score)).map(|score| worth(&score.value)).collect();
         #[expect(clippy::cast_precision_loss, reason = "a count of samples")]
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         progress.score = (!values.is_empty()).then_some(mean);
         self.display.update(progress);
+    }
+}
+
+impl Outcome {
+    fn add(&mut self, spent: Spent) {
+        for (model, usage) in spent.by_model {
+            self.usage.entry(model).or_default().add(&usage);
+        }
+        for (role, usage) in spent.by_role {
+            self.role_usage.entry(role).or_default().add(&usage);
+        }
     }
 }
 
@@ -366,6 +428,11 @@ fn finish(
         shared.redactor.value(&mut value);
         value
     };
+    // In one order, whoever was ready first and however often it was begun: then results are the same to the last digit.
+    outcome
+        .judged
+        .sort_by(|(epoch, one), (other_epoch, other)| (&one.sample, epoch).cmp(&(&other.sample, other_epoch)));
+    let judged: Vec<Judged> = outcome.judged.into_iter().map(|(_, judged)| judged).collect();
     outcome.error = outcome.error.map(|error| shared.redactor.text(&error).into_owned());
     let status = match (&outcome.error, outcome.cancelled) {
         (Some(_), _) => Status::Error,
@@ -375,9 +442,9 @@ fn finish(
     audit.record("end", json!({"done": outcome.progress.done, "failed": outcome.progress.failed}))?;
     let head = audit.head();
     let (epochs, total) = (&shared.task.epochs, shared.task.dataset.samples.len() * shared.task.epochs.count as usize);
-    let results =
-        without_secrets(score::results(&outcome.judged, &shared.scorers, &epochs.reducers, epochs.count, total));
-    let reductions = without_secrets(score::reductions(&outcome.judged, &shared.scorers, &epochs.reducers));
+    let results = without_secrets(score::results(&judged, &shared.scorers, &shared.task.metrics, epochs, total));
+    let reductions = score::reductions(&judged, &shared.scorers, &epochs.reducers);
+    let reductions = without_secrets(Value::Array(reductions));
     let finished = recorder.finish(End {
         status,
         results: Some(results.clone()),

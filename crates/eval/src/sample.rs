@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::SampleName;
-use log::event::{Score, What};
+use log::event::{EvalError, Score, What};
 use profile::Plan;
 use sandbox::System;
 use serde_json::{Map, Value, json};
@@ -17,6 +17,7 @@ use crate::journal::{Journal, now, profile_data, unique};
 use crate::model::Models;
 use crate::phases::{score_all, set_up};
 use crate::place::{Place, Places};
+use crate::provider_tools;
 use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, Speaker, Spent, State, Stop, Work};
@@ -42,14 +43,19 @@ pub(crate) struct Shared {
     /// What was found out about the sandboxes' files.
     pub(crate) looks: Arc<Looks>,
     pub(crate) search: Search,
+    /// How often a sample that fails is tried again.
+    pub(crate) retry_on_error: u32,
 }
 
 /// How a sample ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) judged: Judged,
+    pub(crate) epoch: u32,
     pub(crate) error: Option<String>,
     pub(crate) spent: Spent,
+    /// What attempts before the last one used.
+    pub(crate) retried: Vec<Spent>,
 }
 
 impl From<&SampleId> for SampleName {
@@ -61,8 +67,29 @@ impl From<&SampleId> for SampleName {
     }
 }
 
-/// Runs one sample and writes it down. An error is one of the log: everything else is the sample's own.
+/// Runs one sample and writes it down, again if it fails and may be tried again. An error is one of the log: everything else
+/// is the sample's own.
 pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<Ended, EvalFailure> {
+    let (mut errors, mut retried) = (Vec::new(), Vec::new());
+    loop {
+        match attempt(shared, sample, epoch, &errors).await? {
+            Attempt::Ended(ended) => return Ok(Ended { retried, ..ended }),
+            Attempt::Again(error, spent) => {
+                errors.push(error);
+                retried.push(spent);
+            }
+        }
+    }
+}
+
+enum Attempt {
+    Ended(Ended),
+    /// It failed, and nothing of it is in the log but this.
+    Again(EvalError, Spent),
+}
+
+/// `errors` are those of earlier attempts.
+async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, errors: &[EvalError]) -> Result<Attempt, EvalFailure> {
     let started = now();
     let journal = Journal::new(
         shared.recorder.sample(SampleName::from(&sample.id), epoch)?,
@@ -77,7 +104,19 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
         journal.event(What::SampleInit { sample: described(sample), state: json!({"messages": state.messages}) });
     }
     let (stop, scores) = live(shared, sample, epoch, &mut state, &journal).await;
+    let again = errors.len() < shared.retry_on_error as usize && shared.budget.over().is_none();
+    if let Some(Stop::Failed(why)) = stop.as_ref().filter(|_| again) {
+        state.report(&journal, &shared.budget);
+        journal.check()?;
+        drop(journal.close());
+        let why = shared.redactor.text(why).into_owned();
+        shared.audit.of(sample, epoch).record("retry", json!({"attempt": errors.len() + 1, "error": why}))?;
+        return Ok(Attempt::Again(solve::error(&why), state.spent));
+    }
     let mut fields = fields(sample, &state, &scores);
+    if !errors.is_empty() {
+        fields.insert("error_retries".into(), json!(errors));
+    }
     let mut error = None;
     match stop {
         Some(Stop::Limit { kind, limit, .. }) => {
@@ -105,11 +144,12 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
     if let Some(mut recorder) = journal.close() {
         // One after the other: a long conversation should not be held twice.
         for message in std::mem::take(&mut state.messages) {
-            recorder.message(&journal.without_secrets(json!(message)))?;
+            recorder.message(&journal.message(&message));
         }
         recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
     }
-    Ok(Ended { judged: Judged { sample: sample.id.clone(), scores }, error, spent: state.spent })
+    let judged = Judged::new(sample.id.clone(), epoch, &scores, &sample.metadata, &shared.task.metrics);
+    Ok(Attempt::Ended(Ended { judged, epoch, error, spent: state.spent, retried: Vec::new() }))
 }
 
 /// What the agent may use and why, and what not: told before it is asked anything.
@@ -165,7 +205,10 @@ fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> M
     fields.insert("files".into(), json!(sample.files.keys().collect::<Vec<_>>()));
     fields.insert("setup".into(), json!(sample.setup));
     let none = || json!({"model": "", "choices": [], "completion": ""});
-    fields.insert("output".into(), state.output.as_ref().map_or_else(none, |output| json!(output)));
+    let mut output = state.output.as_ref().map_or_else(none, |output| json!(output));
+    // What counts as the answer, as Inspect's agents leave it: whoever judges the log again finds it.
+    output["completion"] = Value::from(state.completion());
+    fields.insert("output".into(), output);
     fields.insert("scores".into(), json!(scores));
     fields.insert("metadata".into(), Value::Object(sample.metadata.clone()));
     fields.insert("store".into(), json!({}));
@@ -215,32 +258,40 @@ async fn live(
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, None);
         }
-    }
-    match &stop {
-        Some(Stop::Limit { kind, limit, message }) => {
-            journal.event(What::SampleLimit { kind: (*kind).into(), message: message.clone(), limit: Some(*limit) });
+        let of_provider = provider_tools::granted(&shared.plan);
+        if !of_provider.is_empty() {
+            journal.info(provider_tools::totals(&of_provider, &state.spent.provider_calls));
         }
-        Some(Stop::Run(over)) => journal.event(What::SampleLimit {
-            kind: over.kind.into(),
-            message: over.message.clone(),
-            limit: Some(over.limit),
-        }),
-        Some(Stop::Failed(why)) => journal.event(What::Error { error: solve::error(why) }),
-        None => {}
+    }
+    if let Some(stop) = &stop {
+        tell(journal, stop);
     }
     // Whatever the agent left running ends here; the scorer finds its files only.
     let mut scores = BTreeMap::new();
     let failed = matches!(stop, Some(Stop::Failed(_) | Stop::Run(_)));
     // Programs and settings are those from before the agent: it cannot judge itself.
     let system = prepared.map_or(System::OfImage, System::Of);
-    match score_all(shared, sample, &name, state, journal, (place, system), failed).await {
+    match score_all(shared, (sample, epoch), &name, state, journal, (place, system), failed).await {
         Ok(found) => scores = found,
         Err(why) => {
-            journal.event(What::Error { error: solve::error(&why) });
-            stop = Some(Stop::Failed(why));
+            tell(journal, &why);
+            stop = Some(why);
         }
     }
     (stop, scores)
+}
+
+/// Writes down why a sample ended.
+fn tell(journal: &Journal, stop: &Stop) {
+    journal.event(match stop {
+        Stop::Limit { kind, limit, message } => {
+            What::SampleLimit { kind: (*kind).into(), message: message.clone(), limit: Some(*limit) }
+        }
+        Stop::Run(over) => {
+            What::SampleLimit { kind: over.kind.into(), message: over.message.clone(), limit: Some(over.limit) }
+        }
+        Stop::Failed(why) => What::Error { error: solve::error(why) },
+    });
 }
 
 /// Asks the model, until the answer, the end of the time, or the loss of the network.

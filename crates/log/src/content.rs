@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What a message holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,6 +29,8 @@ pub enum Part {
     },
     /// What the model thought before it spoke.
     Reasoning(Reasoning),
+    /// What the provider did meanwhile with a tool of its own.
+    ToolUse(ToolUse),
     /// An image.
     Image {
         /// A data URL, or the address of an image.
@@ -52,6 +55,37 @@ pub struct Reasoning {
     /// Whether only the provider can read them.
     #[serde(default)]
     pub redacted: bool,
+}
+
+/// What a provider did with a tool of its own, while it answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolUse {
+    /// Which tool, in Inspect's words.
+    pub tool_type: ToolUseKind,
+    /// Unique in its message.
+    pub id: String,
+    /// The tool, in the provider's words.
+    pub name: String,
+    /// With what, as the provider tells it.
+    pub arguments: String,
+    /// What it gave, as the provider tells it; cut if it is long.
+    pub result: String,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the provider wants back in the next turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub internal: Option<Value>,
+}
+
+/// Tools of providers that may be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolUseKind {
+    /// A search on the web.
+    WebSearch,
+    /// Code that was run.
+    CodeExecution,
 }
 
 /// How closely an image is looked at.
@@ -113,7 +147,7 @@ impl Part {
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text { text, .. } => Some(text),
-            Self::Reasoning(_) | Self::Image { .. } => None,
+            Self::Reasoning(_) | Self::ToolUse(_) | Self::Image { .. } => None,
         }
     }
 }
@@ -149,12 +183,25 @@ mod tests {
             Part::said("a"),
             Part::Image { image: "data:image/png;base64,AA==".into(), detail: Detail::Auto },
             Part::said("b"),
+            Part::ToolUse(ToolUse {
+                tool_type: ToolUseKind::WebSearch,
+                id: "1".into(),
+                name: "web_search".into(),
+                arguments: "{}".into(),
+                result: "r".into(),
+                error: None,
+                internal: Some(json!([1])),
+            }),
         ]);
         let written = json!([
             {"type": "reasoning", "reasoning": "hm", "signature": "s", "redacted": false},
             {"type": "text", "text": "a"},
             {"type": "image", "image": "data:image/png;base64,AA==", "detail": "auto"},
             {"type": "text", "text": "b"},
+            {
+                "type": "tool_use", "tool_type": "web_search", "id": "1", "name": "web_search", "arguments": "{}",
+                "result": "r", "internal": [1],
+            },
         ]);
         assert_eq!(serde_json::to_value(&parts).ok(), Some(written.clone()));
         assert_eq!(serde_json::from_value::<Content>(written).ok(), Some(parts.clone()));

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::ReadError;
+
 /// Why a log cannot be written. Whatever was recorded before still opens.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -23,6 +25,9 @@ pub enum LogError {
     /// A sample's id cannot name a part of a log.
     #[error("a sample's id cannot hold a zero byte or be longer than {max} bytes", max = crate::name::MAX_ID)]
     SampleName,
+    /// Samples of an earlier log cannot be copied.
+    #[error("cannot keep the finished samples of an earlier log")]
+    Keep(#[from] ReadError),
     /// Something came after the end.
     #[error("the log `{}` is finished", .0.display())]
     Finished(PathBuf),

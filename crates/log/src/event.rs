@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::message::{ChatMessage, ModelOutput, ToolCall, ToolError};
+use crate::message::{ModelOutput, ToolCall, ToolError};
+use crate::written::{Conversation, Repeated};
 
 /// One event, with when it happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,9 +60,9 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         role: Option<String>,
         /// The conversation.
-        input: Vec<ChatMessage>,
+        input: Conversation,
         /// The tools that it was offered: `{name, description, parameters}`.
-        tools: Vec<Value>,
+        tools: Repeated<Value>,
         /// `auto`, `none` and so on.
         tool_choice: Value,
         /// How it was to generate.
@@ -212,6 +213,9 @@ pub struct Score {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
+    /// For machines: why it is out of the ordinary, such as `grader_failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Anything else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,

@@ -14,6 +14,7 @@ pub mod message;
 mod name;
 mod place;
 mod plain;
+pub mod raw;
 mod reader;
 mod recorder;
 pub mod redact;
@@ -21,16 +22,18 @@ mod sample;
 mod squeeze;
 mod summary;
 mod time;
+mod written;
 mod zip;
 mod zipped;
 
 pub use error::LogError;
 pub use name::{Format, SampleName};
-pub use reader::{ReadError, Reader};
-pub use recorder::{End, Finished, Recorder, Start, Status};
+pub use reader::{Glance, ReadError, Reader, Samples};
+pub use recorder::{End, Finished, Recorder, Start, Status, digest};
 pub use redact::Redactor;
 pub use sample::{SampleEnd, SampleRecorder};
 pub use time::rfc3339;
+pub use written::{Conversation, Repeated, Written};
 
 /// Bytes in hexadecimal.
 fn hex(bytes: &[u8]) -> String {

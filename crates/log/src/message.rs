@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use crate::content::{Content, Detail, Part, Reasoning};
+pub use crate::content::{Content, Detail, Part, Reasoning, ToolUse, ToolUseKind};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,6 +65,9 @@ pub struct ToolCall {
     /// What is wrong with the arguments as the model wrote them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parse_error: Option<String>,
+    /// The arguments as the model wrote them, where they are no JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<String>,
 }
 
 /// What a tool gave back.

@@ -14,7 +14,7 @@ use crate::event::EvalError;
 use crate::name;
 use crate::plain::Plain;
 use crate::zipped::Zipped;
-use crate::{Format, LogError, SampleName, SampleRecorder};
+use crate::{Format, Glance, LogError, ReadError, Reader, SampleName, SampleRecorder};
 
 /// The version of Inspect's log schema.
 const VERSION: u32 = 2;
@@ -97,29 +97,84 @@ enum Sink {
 }
 
 impl Recorder {
-    /// Begins a log. `Format::Eval` is there at once; `Format::Json` appears at the end.
-    pub fn create(directory: &Path, format: Format, start: Start) -> Result<Self, LogError> {
+    /// Where a log of this beginning will be, in a directory that is there then; nothing else is made yet.
+    pub fn place(directory: &Path, format: Format, start: &Start) -> Result<PathBuf, LogError> {
         // Whoever changes the working directory later does not move the log.
         let directory = &std::path::absolute(directory).map_err(LogError::io("find the directory", directory))?;
         let id = start.spec["task_id"].as_str().filter(|id| !id.is_empty()).unwrap_or(&start.eval_id);
-        let name = format!("{}.{}", name::stem(&start.created, &start.task, id), format.extension());
-        let path = directory.join(&name);
-        // Hidden, and without an ending that Inspect takes for a log.
-        let hidden = directory.join(format!(".{name}.{PARTIAL}"));
+        let path = directory.join(format!("{}.{}", name::stem(&start.created, &start.task, id), format.extension()));
         fs::create_dir_all(directory).map_err(LogError::io("make the directory", &path))?;
-        tidy(directory);
-        if path.exists() {
-            return Err(LogError::Exists(path));
+        if path.exists() { Err(LogError::Exists(path)) } else { Ok(path) }
+    }
+
+    /// Begins a log. `Format::Eval` is there at once; `Format::Json` appears at the end.
+    pub fn create(directory: &Path, format: Format, start: Start) -> Result<Self, LogError> {
+        Self::create_with(directory, format, start, None)
+    }
+
+    /// The same, with samples of an earlier log in it. It appears with all of them, or not at all: whoever is killed here
+    /// leaves no log that has less than the earlier one.
+    pub fn create_with(
+        directory: &Path,
+        format: Format,
+        start: Start,
+        earlier: Option<(&Reader, &[Glance])>,
+    ) -> Result<Self, LogError> {
+        Self::begin(Self::place(directory, format, &start)?, format, start, earlier)
+    }
+
+    /// Begins a log with a name of its own, which nothing may have yet.
+    pub fn create_at(path: &Path, format: Format, start: Start) -> Result<Self, LogError> {
+        let path = std::path::absolute(path).map_err(LogError::io("find the directory", path))?;
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(LogError::io("make the directory", &path))?;
         }
+        if path.exists() { Err(LogError::Exists(path)) } else { Self::begin(path, format, start, None) }
+    }
+
+    fn begin(
+        path: PathBuf,
+        format: Format,
+        start: Start,
+        earlier: Option<(&Reader, &[Glance])>,
+    ) -> Result<Self, LogError> {
+        let directory = path.parent().unwrap_or(&path).to_path_buf();
+        tidy(&directory);
+        // Hidden, and without an ending that Inspect takes for a log.
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let hidden = directory.join(format!(".{name}.{PARTIAL}"));
+        let begin = |source| LogError::Io { action: "write the beginning", path: path.clone(), source };
         let sink = match format {
             Format::Eval => {
                 let content = json!({"version": VERSION, "eval": start.spec, "plan": start.plan});
-                Zipped::create(directory, &path, &hidden, &content).map(Sink::Eval)
+                let mut zipped = Zipped::begin(&directory, &path, &hidden, &content).map_err(begin)?;
+                if let Some((reader, kept)) = earlier {
+                    reader.each(kept, |index, content| {
+                        let Some(Glance { id, epoch, summary, .. }) = kept.get(index) else { return Ok(()) };
+                        let mut content = content.map_err(keep(reader))?;
+                        let squeezed =
+                            Zipped::squeeze(&directory, |out| io::copy(&mut content, out).map(drop)).map_err(begin)?;
+                        zipped.add(name::entry(id, *epoch), squeezed, summary.clone()).map_err(begin)
+                    })?;
+                }
+                zipped.appear().map_err(begin)?;
+                Sink::Eval(zipped)
             }
-            Format::Json => Plain::create(directory, &path, &hidden).map(Sink::Json),
+            Format::Json => {
+                let mut plain = Plain::create(&directory, &path, &hidden).map_err(begin)?;
+                if let Some((reader, kept)) = earlier {
+                    reader.each(kept, |index, content| {
+                        let Some(Glance { id, epoch, .. }) = kept.get(index) else { return Ok(()) };
+                        let mut content = content.map_err(keep(reader))?;
+                        let copied = plain.sample(name::entry(id, *epoch), |out| io::copy(&mut content, out).map(drop));
+                        copied.map_err(begin)
+                    })?;
+                }
+                Sink::Json(plain)
+            }
         };
-        let sink = Mutex::new(Some(sink.map_err(LogError::io("write the beginning", &path))?));
-        Ok(Self { shared: Arc::new(Shared { directory: directory.clone(), path, start, sink }) })
+        let sink = Mutex::new(Some(sink));
+        Ok(Self { shared: Arc::new(Shared { directory, path, start, sink }) })
     }
 
     /// Where the log is, or will be.
@@ -209,8 +264,12 @@ fn header(start: &Start, end: End) -> Map<String, Value> {
     fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
-/// SHA-256 of a file, in hexadecimal.
-fn digest(path: &Path) -> io::Result<String> {
+fn keep(reader: &Reader) -> impl FnOnce(io::Error) -> LogError {
+    |source| LogError::Keep(ReadError::Io { path: reader.path().to_path_buf(), source })
+}
+
+/// SHA-256 of a file, in hexadecimal; it is read in pieces.
+pub fn digest(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 17];

@@ -47,7 +47,9 @@ pub(crate) fn summary(id: &SampleName, epoch: u32, fields: &Map<String, Value>, 
         out.insert("metadata".into(), thin(metadata));
     }
     if let Some(Value::Object(scores)) = fields.get("scores") {
-        out.insert("scores".into(), scores.iter().map(|(name, score)| (name.clone(), thin_score(score))).collect());
+        // Of a score that is none a summary says nothing: Inspect insists on a value.
+        let scores = scores.iter().filter(|(_, score)| !score["value"].is_null());
+        out.insert("scores".into(), scores.map(|(name, score)| (name.clone(), thin_score(score))).collect());
     }
     if let Some(message) = fields.get("error").and_then(|error| error.get("message")) {
         out.insert("error".into(), message.clone());

@@ -20,10 +20,17 @@ pub(crate) struct Zipped {
 }
 
 impl Zipped {
-    pub(crate) fn create(directory: &Path, path: &Path, hidden: &Path, start: &Value) -> io::Result<Self> {
-        let first = piece(directory, "_journal/start.json", start)?;
-        let archive = Archive::create(path, hidden, vec![first])?;
+    /// Begins, where nobody sees it before [`Zipped::appear`].
+    pub(crate) fn begin(directory: &Path, path: &Path, hidden: &Path, start: &Value) -> io::Result<Self> {
+        let mut archive = Archive::begin(path, hidden)?;
+        archive.add(piece(directory, "_journal/start.json", start)?)?;
         Ok(Self { directory: directory.to_path_buf(), archive, summaries: Vec::new(), parts: 0 })
+    }
+
+    /// Lets everybody see it, with all samples that were added so far.
+    pub(crate) fn appear(&mut self) -> io::Result<()> {
+        let passing = self.passing()?;
+        self.archive.appear(passing)
     }
 
     /// Compresses a sample, which needs no turn.
@@ -36,17 +43,25 @@ impl Zipped {
         out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
     }
 
-    pub(crate) fn sample(&mut self, name: String, content: Squeezed, summary: Value) -> io::Result<()> {
+    /// Adds a sample that nobody sees yet.
+    pub(crate) fn add(&mut self, name: String, content: Squeezed, summary: Value) -> io::Result<()> {
         self.archive.add(Piece { name, content })?;
         self.summaries.push(summary);
-        if self.summaries.len() >= PART {
-            self.end_part()?;
-        }
+        if self.summaries.len() >= PART { self.end_part() } else { Ok(()) }
+    }
+
+    pub(crate) fn sample(&mut self, name: String, content: Squeezed, summary: Value) -> io::Result<()> {
+        self.add(name, content, summary)?;
         if !self.archive.is_due() {
             return Ok(());
         }
-        let passing = if self.summaries.is_empty() { None } else { Some(self.part()?) };
-        self.archive.commit(passing.into_iter().collect())
+        let passing = self.passing()?;
+        self.archive.commit(passing)
+    }
+
+    /// The part that is not full yet, for everybody to see meanwhile.
+    fn passing(&self) -> io::Result<Vec<Piece>> {
+        if self.summaries.is_empty() { Ok(Vec::new()) } else { Ok(vec![self.part()?]) }
     }
 
     pub(crate) fn finish(&mut self, header: &Map<String, Value>, reductions: Option<&Value>) -> io::Result<()> {

@@ -8,11 +8,13 @@ use crate::config::{Effort, GenerateConfig};
 use crate::error::ModelError;
 use crate::media;
 use crate::output::{Arguments, Reading, Unreadable, put};
+use crate::own_tools::{Granted, ProviderTool, Used as ToolUsed, back, only};
 use crate::request::{Request, ToolChoice};
-use crate::shown::Shown;
 
 /// The version of the API that is spoken here.
 pub(crate) const VERSION: &str = "2023-06-01";
+/// What the header `anthropic-beta` must say for the provider's code runner.
+const CODE_EXECUTION_BETA: &str = "code-execution-2025-08-25";
 /// The longest answer where nobody says: the API wants to know, and every model can do this.
 const MAX_TOKENS: u32 = 4096;
 /// The least that a model may think, if it thinks.
@@ -36,12 +38,17 @@ pub(crate) fn body(model: &str, request: &Request<'_>) -> Result<Value, ModelErr
         body.insert("system".into(), system);
     }
     body.insert("messages".into(), messages(request.messages, remember)?.into());
-    if !request.tools.is_empty() {
-        let tools = request
-            .tools
-            .iter()
-            .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters}));
-        body.insert("tools".into(), tools.collect());
+    let own = request.provider_tools.iter().map(|tool| match tool {
+        ProviderTool::WebSearch => json!({"type": "web_search_20250305", "name": "web_search"}),
+        ProviderTool::CodeExecution => json!({"type": "code_execution_20250825", "name": "code_execution"}),
+    });
+    let tools = request
+        .tools
+        .iter()
+        .map(|tool| json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters}));
+    let tools: Vec<Value> = tools.chain(own).collect();
+    if !tools.is_empty() {
+        body.insert("tools".into(), tools.into());
         body.insert("tool_choice".into(), choice(request.tool_choice, config.parallel_tool_calls));
     }
     if let Some(budget) = thinking {
@@ -57,6 +64,11 @@ pub(crate) fn body(model: &str, request: &Request<'_>) -> Result<Value, ModelErr
     }
     put(&mut body, "stop_sequences", config.stop_seqs.clone());
     Ok(Value::Object(body))
+}
+
+/// What is not yet part of the API, and asked for by a header.
+pub(crate) fn beta(own: &[ProviderTool]) -> Option<&'static str> {
+    own.contains(&ProviderTool::CodeExecution).then_some(CODE_EXECUTION_BETA)
 }
 
 /// Whether thoughts are asked for: then chance cannot be chosen.
@@ -109,11 +121,11 @@ fn system(messages: &[ChatMessage], remember: bool) -> Option<Value> {
 /// Roles alternate: results of tools and what is said after them are one message of the user.
 fn messages(messages: &[ChatMessage], remember: bool) -> Result<Vec<Value>, ModelError> {
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
-    for message in messages {
+    for (index, message) in messages.iter().enumerate() {
         let (role, blocks) = match message {
             ChatMessage::System(_) => continue,
             ChatMessage::User(said) => ("user", user(&said.content)?),
-            ChatMessage::Assistant(reply) => ("assistant", assistant(reply)),
+            ChatMessage::Assistant(reply) => ("assistant", assistant(reply, index + 1 == messages.len())),
             ChatMessage::Tool(result) => ("user", vec![tool_result(result)]),
         };
         // An empty block is refused, and an empty message too.
@@ -141,29 +153,17 @@ fn user(content: &Content) -> Result<Vec<Value>, ModelError> {
         Part::Image { image, .. } => Some(media::image(image).map(|image| {
             json!({"type": "image", "source": {"type": "base64", "media_type": image.kind, "data": image.data}})
         })),
-        Part::Reasoning(_) => None,
+        Part::Reasoning(_) | Part::ToolUse(_) => None,
     }
     };
     parts.iter().filter_map(part).collect()
 }
 
 /// Thoughts go back exactly as they came: the provider checks their signature. What has none was thought elsewhere.
-fn assistant(reply: &Reply) -> Vec<Value> {
+fn assistant(reply: &Reply, is_last: bool) -> Vec<Value> {
     let mut blocks: Vec<Value> = match &reply.content {
         Content::Text(said) => text(said.trim_end()).into_iter().collect(),
-        Content::Parts(parts) => parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Text { text: said, .. } => text(said.trim_end()),
-                Part::Reasoning(thought) if thought.redacted => {
-                    Some(json!({"type": "redacted_thinking", "data": thought.reasoning}))
-                }
-                Part::Reasoning(thought) => thought.signature.as_ref().map(
-                    |signature| json!({"type": "thinking", "thinking": thought.reasoning, "signature": signature}),
-                ),
-                Part::Image { .. } => None,
-            })
-            .collect(),
+        Content::Parts(parts) => parts.iter().flat_map(|part| block(part, is_last)).collect(),
     };
     blocks.extend(
         reply
@@ -173,6 +173,41 @@ fn assistant(reply: &Reply) -> Vec<Value> {
             .map(|call| json!({"type": "tool_use", "id": call.id, "name": call.function, "input": call.arguments})),
     );
     blocks
+}
+
+fn block(part: &Part, is_last: bool) -> Vec<Value> {
+    let one = match part {
+        Part::Text { text: said, .. } => text(said.trim_end()),
+        Part::Reasoning(thought) if thought.redacted => {
+            Some(json!({"type": "redacted_thinking", "data": thought.reasoning}))
+        }
+        Part::Reasoning(thought) => thought
+            .signature
+            .as_ref()
+            .map(|signature| json!({"type": "thinking", "thinking": thought.reasoning, "signature": signature})),
+        // A use that has given nothing is one that paused, and stands at the end or nowhere.
+        Part::ToolUse(used) => {
+            let blocks = back(used, is_own);
+            let is_whole = blocks.len() > 1;
+            return if is_whole || is_last { blocks } else { Vec::new() };
+        }
+        Part::Image { .. } => None,
+    };
+    one.into_iter().collect()
+}
+
+/// Blocks of the provider's own tools: a use, and what it gave.
+fn is_own(block: &Value) -> bool {
+    block["type"].as_str().is_some_and(|kind| kind == "server_tool_use" || kind.ends_with("_tool_result"))
+}
+
+/// The tool of the provider that a use, or a result without its ending, names.
+fn own_tool(name: &str) -> Option<ProviderTool> {
+    match name {
+        "web_search" => Some(ProviderTool::WebSearch),
+        "code_execution" | "bash_code_execution" | "text_editor_code_execution" => Some(ProviderTool::CodeExecution),
+        _ => None,
+    }
 }
 
 fn tool_result(result: &ToolResult) -> Value {
@@ -191,7 +226,7 @@ fn tool_result(result: &ToolResult) -> Value {
 struct Message {
     #[serde(default)]
     model: Option<String>,
-    content: Vec<Block>,
+    content: Vec<Value>,
     #[serde(default)]
     stop_reason: Option<String>,
     #[serde(default)]
@@ -216,6 +251,8 @@ struct Block {
     name: Option<String>,
     #[serde(default)]
     input: Value,
+    #[serde(default)]
+    citations: Option<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
@@ -239,12 +276,23 @@ struct OutputDetails {
 }
 
 /// What a reply says.
-pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
+pub(crate) fn read(reply: Value, granted: Granted<'_>) -> Result<Reading, Unreadable> {
     let message: Message = serde_json::from_value(reply)?;
     let mut reading = Reading { model: message.model, usage: message.usage.map(usage), ..Reading::default() };
     for block in message.content {
+        if is_own(&block) {
+            own_block(&mut reading, &block, granted)?;
+            continue;
+        }
+        let block: Block = serde_json::from_value(block)?;
         match block.kind.as_str() {
-            "text" => reading.say(block.text),
+            "text" => {
+                let cited = block.citations.iter().flatten().filter_map(|cited| cited["type"].as_str());
+                for kind in cited.filter(|kind| kind.starts_with("web_search")) {
+                    granted.check(Some(ProviderTool::WebSearch), kind)?;
+                }
+                reading.say_on(block.text);
+            }
             "thinking" => reading.parts.push(Part::Reasoning(Reasoning {
                 reasoning: block.thinking.unwrap_or_default(),
                 signature: block.signature,
@@ -259,14 +307,36 @@ pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
                 let name = block.name.ok_or_else(|| Unreadable::because("a call has no name"))?;
                 reading.call(block.id, name, Arguments::from_json(block.input));
             }
-            other if other.starts_with("server_tool_use") || other.ends_with("_tool_result") => {
-                return Err(Unreadable::Uninvited(Shown::new(&block.name.unwrap_or(block.kind))));
-            }
             other => return Err(Unreadable::because(&format!("it holds a block of kind `{other}`"))),
         }
     }
+    reading.paused = message.stop_reason.as_deref() == Some("pause_turn");
     reading.stop = message.stop_reason.as_deref().map(stop);
     Ok(reading)
+}
+
+/// A use of a tool of the provider, or what one gave.
+fn own_block(reading: &mut Reading, block: &Value, granted: Granted<'_>) -> Result<(), Unreadable> {
+    let kind = block["type"].as_str().unwrap_or_default();
+    if kind == "server_tool_use" {
+        let name = block["name"].as_str().unwrap_or(kind);
+        let tool = granted.check(own_tool(name), name)?;
+        let back = vec![only(block, &["type", "id", "name", "input"])];
+        let (arguments, id) = (&block["input"], block["id"].as_str());
+        reading.used(ToolUsed { tool, id, name, arguments, result: &Value::Null, error: None, back });
+        return Ok(());
+    }
+    let name = kind.strip_suffix("_tool_result").unwrap_or(kind);
+    let tool = granted.check(own_tool(name), name)?;
+    let content = &block["content"];
+    let back = only(block, &["type", "tool_use_id", "content"]);
+    let (id, error) = (block["tool_use_id"].as_str().unwrap_or_default(), content["error_code"].as_str());
+    if reading.gave(Some(id), content, error, back.clone()).is_none() {
+        // The use was told before a pause.
+        let arguments = &Value::Null;
+        reading.used(ToolUsed { tool, id: Some(id), name, arguments, result: content, error, back: vec![back] });
+    }
+    Ok(())
 }
 
 fn stop(reason: &str) -> StopReason {

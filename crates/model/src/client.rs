@@ -7,6 +7,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
+use strangers::Shown;
 use tokio::time::timeout;
 use url::Url;
 
@@ -14,8 +15,6 @@ use crate::error::{ModelError, Wait};
 use crate::provider::is_this_machine;
 use crate::retry;
 use crate::settings::{Settings, Timing};
-use crate::shown::Shown;
-use crate::tls;
 
 const USER_AGENT: &str = concat!("ringfence/", env!("CARGO_PKG_VERSION"));
 
@@ -43,11 +42,18 @@ pub(crate) struct Destination {
     pub(crate) model: String,
 }
 
+/// What is asked.
+pub(crate) struct Body {
+    pub(crate) text: String,
+    /// A header that goes with it.
+    pub(crate) header: Option<(&'static str, &'static str)>,
+}
+
 impl Client {
     pub(crate) fn new(to: Destination, settings: &Settings) -> Result<Self, ModelError> {
         let failed = |error: &dyn std::fmt::Display| ModelError::Tls { why: Shown::new(&error.to_string()) };
         let here = is_this_machine(&to.url);
-        let config = if to.url.scheme() == "http" { tls::trusting_nobody() } else { tls::trusting() };
+        let config = if to.url.scheme() == "http" { strangers::trusting_nobody() } else { strangers::trusting(&[]) };
         let config = config.map_err(|error| failed(&error))?;
         let mut builder = reqwest::Client::builder()
             .tls_backend_preconfigured(config)
@@ -55,6 +61,8 @@ impl Client {
             .retry(reqwest::retry::never())
             .referer(false)
             .http1_only()
+            // More are opened for a moment when one is asked for before another is given back; they need not stay.
+            .pool_max_idle_per_host(settings.max_connections)
             .connect_timeout(settings.timing.connect)
             .user_agent(USER_AGENT);
         if here {
@@ -83,17 +91,20 @@ impl Client {
     }
 
     /// Asks once, within this time.
-    pub(crate) async fn post(&self, body: &str, within: Duration) -> Result<Value, ModelError> {
+    pub(crate) async fn post(&self, body: &Body, within: Duration) -> Result<Value, ModelError> {
         let after = self.timing.attempt.min(within);
         let late = |_| ModelError::TimedOut { server: self.server(), wait: Wait::Whole, after };
         timeout(after, self.exchange(body)).await.map_err(late)?
     }
 
-    async fn exchange(&self, body: &str) -> Result<Value, ModelError> {
-        let request = self.inner.post(self.url.clone()).headers(self.headers.clone());
+    async fn exchange(&self, body: &Body) -> Result<Value, ModelError> {
+        let mut request = self.inner.post(self.url.clone()).headers(self.headers.clone());
+        if let Some((name, value)) = body.header {
+            request = request.header(name, value);
+        }
         let request = request.header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         let after = self.timing.read;
-        let response = match timeout(after, request.body(body.to_owned()).send()).await {
+        let response = match timeout(after, request.body(body.text.clone()).send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) if error.is_connect() => {
                 return Err(ModelError::Unreachable { server: self.server(), why: self.innermost(&error) });

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strangers::Shown;
 use thiserror::Error;
 
 use crate::keys::KeyringProblem;
-use crate::shown::Shown;
+use crate::own_tools::ProviderTool;
 
 /// Why there is no answer. No field ever holds a key: what servers say is looked through first.
 #[derive(Debug, Error)]
@@ -58,6 +59,12 @@ pub enum ModelError {
     Image {
         /// What is wrong with it.
         why: &'static str,
+    },
+    /// The conversation cannot be written as JSON.
+    #[error("the request cannot be written: {why}")]
+    Unwritable {
+        /// What is wrong with it.
+        why: Shown,
     },
     /// Nobody answers there.
     #[error("{server} cannot be reached: {why}")]
@@ -185,6 +192,14 @@ pub enum ModelError {
         /// What is wrong with it.
         why: Shown,
     },
+    /// A tool of the provider is granted, and this model has none such.
+    #[error("the provider of {model} has no {tool} of its own")]
+    NoSuchTool {
+        /// The model's full name.
+        model: Shown,
+        /// Which.
+        tool: ProviderTool,
+    },
     /// The provider ran a tool of its own, which nobody granted.
     #[error("{server} used a tool of its own that nobody granted: {tool}")]
     Uninvited {
@@ -250,10 +265,13 @@ impl ModelError {
             | Self::Tls { .. }
             | Self::Unauthorised { .. }
             | Self::NoSuchModel { .. }
+            | Self::NoSuchTool { .. }
             | Self::Quota { .. } => Fault::Setup,
-            Self::Image { .. } | Self::ContextLength { .. } | Self::ContentFilter { .. } | Self::Refused { .. } => {
-                Fault::Task
-            }
+            Self::Image { .. }
+            | Self::Unwritable { .. }
+            | Self::ContextLength { .. }
+            | Self::ContentFilter { .. }
+            | Self::Refused { .. } => Fault::Task,
             Self::TooLarge { .. }
             | Self::Redirected { .. }
             | Self::RateLimited { .. }
@@ -302,6 +320,7 @@ impl ModelError {
             Self::BaseUrl { .. } => "write https://host/v1, or http://localhost:8000/v1 for this machine".into(),
             Self::Tls { .. } => "check the certificates of this system, or SSL_CERT_FILE".into(),
             Self::Image { .. } => "images are png, jpeg, gif or webp, as data URLs or files beside the task".into(),
+            Self::Unwritable { .. } => "look at the last message of the sample in the log".into(),
             Self::Unreachable { .. } => "check the network and the address of the server".into(),
             Self::Interrupted { .. } | Self::Broken { .. } => "try again later".into(),
             Self::TimedOut { .. } => "give it more time with `generate: {attempt_timeout: …}`".into(),
@@ -315,7 +334,15 @@ impl ModelError {
             Self::RateLimited { .. } => "ask less at once with `generate: {max_connections: …}`".into(),
             Self::Quota { .. } => "check the account's billing".into(),
             Self::Malformed { .. } => "is this a server of the provider's API?".into(),
-            Self::Uninvited { .. } => "use a model that does not search or run code by itself".into(),
+            Self::NoSuchTool { .. } => {
+                let takes = |provider: &&crate::Provider| !provider.provider_tools().is_empty();
+                let names: Vec<String> =
+                    crate::providers().iter().filter(takes).map(|one| format!("{}/…", one.name())).collect();
+                format!("leave it out, or use {}", names.join(", "))
+            }
+            Self::Uninvited { .. } => {
+                "use a model that does not search or run code by itself, or grant it in the task's `tools`".into()
+            }
             Self::GaveUp { last, .. } => last.hint(),
         }
     }

@@ -3,13 +3,14 @@
 use log::message::{ChatMessage, Content, Part, Reasoning, Reply, StopReason, ToolResult, Usage};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use strangers::Shown;
 
 use crate::config::Effort;
 use crate::error::ModelError;
 use crate::media;
 use crate::output::{Arguments, Reading, Unreadable, put};
+use crate::own_tools::{Granted, ProviderTool, Used as ToolUsed, back, only};
 use crate::request::{Request, ToolChoice};
-use crate::shown::Shown;
 
 /// The body of a request.
 pub(crate) fn body(request: &Request<'_>) -> Result<Value, ModelError> {
@@ -17,11 +18,18 @@ pub(crate) fn body(request: &Request<'_>) -> Result<Value, ModelError> {
     if let Some(system) = system(request.messages) {
         body.insert("systemInstruction".into(), system);
     }
-    body.insert("contents".into(), contents(request.messages)?.into());
+    // Beside the provider's own tools, calls and results are paired by their ids.
+    let beside = !request.tools.is_empty() && !request.provider_tools.is_empty();
+    body.insert("contents".into(), contents(request.messages, beside)?.into());
     let generation = generation(request);
     if !generation.is_empty() {
         body.insert("generationConfig".into(), generation.into());
     }
+    let own = request.provider_tools.iter().map(|tool| match tool {
+        ProviderTool::WebSearch => json!({"googleSearch": {}}),
+        ProviderTool::CodeExecution => json!({"codeExecution": {}}),
+    });
+    let mut tools: Vec<Value> = own.collect();
     if !request.tools.is_empty() {
         let declared: Vec<Value> = request
             .tools
@@ -30,14 +38,21 @@ pub(crate) fn body(request: &Request<'_>) -> Result<Value, ModelError> {
                 json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters})
             })
             .collect();
-        body.insert("tools".into(), json!([{"functionDeclarations": declared}]));
+        tools.insert(0, json!({"functionDeclarations": declared}));
         let choice = match request.tool_choice {
             ToolChoice::Auto => json!({"mode": "AUTO"}),
             ToolChoice::None => json!({"mode": "NONE"}),
             ToolChoice::Any => json!({"mode": "ANY"}),
             ToolChoice::Tool(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
         };
-        body.insert("toolConfig".into(), json!({"functionCallingConfig": choice}));
+        let mut config = json!({"functionCallingConfig": choice});
+        if beside {
+            config["includeServerSideToolInvocations"] = true.into();
+        }
+        body.insert("toolConfig".into(), config);
+    }
+    if !tools.is_empty() {
+        body.insert("tools".into(), tools.into());
     }
     Ok(Value::Object(body))
 }
@@ -87,14 +102,14 @@ fn text(text: &str) -> Option<Value> {
 }
 
 /// Roles alternate: all results of one step are one turn, in the order of the calls.
-fn contents(messages: &[ChatMessage]) -> Result<Vec<Value>, ModelError> {
+fn contents(messages: &[ChatMessage], ids: bool) -> Result<Vec<Value>, ModelError> {
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
         let (role, parts) = match message {
             ChatMessage::System(_) => continue,
             ChatMessage::User(said) => ("user", user(&said.content)?),
-            ChatMessage::Assistant(reply) => ("model", model(reply)),
-            ChatMessage::Tool(result) => ("user", vec![response(result)]),
+            ChatMessage::Assistant(reply) => ("model", model(reply, ids)),
+            ChatMessage::Tool(result) => ("user", vec![response(result, ids)]),
         };
         match turns.last_mut() {
             _ if parts.is_empty() => {}
@@ -112,13 +127,13 @@ fn user(content: &Content) -> Result<Vec<Value>, ModelError> {
         Part::Image { image, .. } => {
             Some(media::image(image).map(|image| json!({"inlineData": {"mimeType": image.kind, "data": image.data}})))
         }
-        Part::Reasoning(_) => None,
+        Part::Reasoning(_) | Part::ToolUse(_) => None,
     };
     parts.iter().filter_map(part).collect()
 }
 
 /// Signatures go back where they came from: on the first call of a step, or on the last words.
-fn model(reply: &Reply) -> Vec<Value> {
+fn model(reply: &Reply, ids: bool) -> Vec<Value> {
     let mut signature = None;
     let mut parts: Vec<Value> = Vec::new();
     match &reply.content {
@@ -128,31 +143,48 @@ fn model(reply: &Reply) -> Vec<Value> {
                 match part {
                     Part::Text { text: said, .. } => parts.extend(text(said)),
                     Part::Reasoning(thought) => signature = thought.signature.clone().or(signature),
+                    Part::ToolUse(used) => parts.extend(back(used, |part| own_part(part).is_some())),
                     Part::Image { .. } => {}
                 }
             }
         }
     }
     let words = parts.len();
-    parts.extend(
-        reply
-            .tool_calls
-            .iter()
-            .flatten()
-            .map(|call| json!({"functionCall": {"name": call.function, "args": call.arguments}})),
-    );
-    let at = if parts.len() > words { Some(words) } else { words.checked_sub(1) };
+    parts.extend(reply.tool_calls.iter().flatten().map(|call| {
+        let mut called = json!({"name": call.function, "args": call.arguments});
+        if ids {
+            called["id"] = call.id.as_str().into();
+        }
+        json!({"functionCall": called})
+    }));
+    let at = if parts.len() > words { Some(words) } else { parts.iter().rposition(|part| part.get("text").is_some()) };
     if let (Some(signature), Some(part)) = (signature, at.and_then(|at| parts.get_mut(at))) {
         part["thoughtSignature"] = signature.into();
     }
     parts
 }
 
-fn response(result: &ToolResult) -> Value {
+/// Parts of the provider's own tools: which tool, where that is one that can be granted, and by which field.
+fn own_part(part: &Value) -> Option<(Option<ProviderTool>, &'static str)> {
+    let fields = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse"];
+    let field = fields.into_iter().find(|field| part.get(field).is_some_and(|inner| !inner.is_null()))?;
+    let tool = match (field, part[field]["toolType"].as_str()) {
+        ("executableCode" | "codeExecutionResult", _) => Some(ProviderTool::CodeExecution),
+        (_, Some("GOOGLE_SEARCH_WEB")) => Some(ProviderTool::WebSearch),
+        _ => None,
+    };
+    Some((tool, field))
+}
+
+fn response(result: &ToolResult, ids: bool) -> Value {
     let key = if result.error.is_some() { "error" } else { "result" };
     let mut response = Map::new();
     response.insert(key.into(), result.content.text().into());
-    json!({"functionResponse": {"name": result.function, "response": response}})
+    let mut answered = json!({"name": result.function, "response": response});
+    if ids {
+        answered["id"] = result.tool_call_id.as_str().into();
+    }
+    json!({"functionResponse": answered})
 }
 
 #[derive(Deserialize)]
@@ -184,12 +216,14 @@ struct Candidate {
     finish_reason: Option<String>,
     #[serde(default)]
     grounding_metadata: Option<Value>,
+    #[serde(default)]
+    url_context_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Said {
     #[serde(default)]
-    parts: Vec<SaidPart>,
+    parts: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -203,10 +237,6 @@ struct SaidPart {
     thought_signature: Option<String>,
     #[serde(default)]
     function_call: Option<Called>,
-    #[serde(default)]
-    executable_code: Option<Value>,
-    #[serde(default)]
-    code_execution_result: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -233,7 +263,7 @@ struct Used {
 }
 
 /// What a reply says.
-pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
+pub(crate) fn read(reply: Value, granted: Granted<'_>) -> Result<Reading, Unreadable> {
     let generated: Generated = serde_json::from_value(reply)?;
     if let Some(reason) = generated.prompt_feedback.and_then(|feedback| feedback.block_reason) {
         return Err(Unreadable::Filtered(Shown::new(&reason)));
@@ -242,13 +272,22 @@ pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
         Reading { model: generated.model_version, usage: generated.usage_metadata.map(usage), ..Reading::default() };
     let candidate =
         generated.candidates.into_iter().next().ok_or_else(|| Unreadable::because("it has no candidates"))?;
-    if candidate.grounding_metadata.is_some() {
-        return Err(Unreadable::Uninvited(Shown::new("search")));
+    if candidate.url_context_metadata.is_some() {
+        granted.check(None, "URL context")?;
     }
+    let grounding = candidate.grounding_metadata.as_ref();
+    if grounding.is_some() {
+        granted.check(Some(ProviderTool::WebSearch), "search")?;
+    }
+    let mut searched = false;
     for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
-        if part.executable_code.is_some() || part.code_execution_result.is_some() {
-            return Err(Unreadable::Uninvited(Shown::new("code execution")));
+        if let Some((tool, field)) = own_part(&part) {
+            let tool = granted.check(tool, field)?;
+            searched |= tool == ProviderTool::WebSearch;
+            did(&mut reading, tool, &part, field);
+            continue;
         }
+        let part: SaidPart = serde_json::from_value(part)?;
         if part.thought {
             let reasoning = part.text.unwrap_or_default();
             let signature = part.thought_signature;
@@ -265,8 +304,34 @@ pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
             reading.call(called.id, called.name, Arguments::from_json(called.args));
         }
     }
+    // What was searched for is told in one of two ways.
+    if let Some(grounding) = grounding.filter(|_| !searched) {
+        ground(&mut reading, grounding);
+    }
     reading.stop = candidate.finish_reason.as_deref().map(stop);
     Ok(reading)
+}
+
+/// What a tool of the provider did, in its parts. They go back as they came, with their signatures.
+fn did(reading: &mut Reading, tool: ProviderTool, part: &Value, field: &str) {
+    let inner = &part[field];
+    let (id, kept) = (inner["id"].as_str(), only(part, &[field, "thoughtSignature"]));
+    let outcome = inner["outcome"].as_str().filter(|outcome| *outcome != "OUTCOME_OK");
+    let result = if field == "toolResponse" { &inner["response"] } else { &inner["output"] };
+    let gives = matches!(field, "codeExecutionResult" | "toolResponse");
+    if gives && reading.gave(id, result, outcome, kept.clone()).is_some() {
+        return;
+    }
+    let arguments = if field == "toolCall" { &inner["args"] } else { &inner["code"] };
+    let name = inner["toolType"].as_str().unwrap_or("code_execution");
+    reading.used(ToolUsed { tool, id, name, arguments, result, error: outcome, back: vec![kept] });
+}
+
+/// Searches that are told of beside the words; nothing of it goes back.
+fn ground(reading: &mut Reading, grounding: &Value) {
+    let (arguments, result) = (&grounding["webSearchQueries"], &grounding["groundingChunks"]);
+    let tool = ProviderTool::WebSearch;
+    reading.used(ToolUsed { tool, id: None, name: "google_search", arguments, result, error: None, back: Vec::new() });
 }
 
 fn stop(reason: &str) -> StopReason {

@@ -5,8 +5,8 @@
 //! [`Output`]. Everything else is shared: `client.rs` sends, `retry.rs` is patient, `limiter.rs` holds back, `cache.rs`
 //! remembers, `price.rs` counts the cost.
 //!
-//! Tools of a provider itself (its search, its code runner) are never switched on, and a reply in which one was used is
-//! an error: what an agent may use is decided by its plan.
+//! Tools of a provider itself (its search, its code runner) are switched on only where whoever asks says so, and a reply in
+//! which another was used is an error: what an agent may use is decided by its plan. `own_tools.rs` is what they are.
 
 mod anthropic;
 mod cache;
@@ -19,6 +19,8 @@ mod limiter;
 mod media;
 mod openai;
 mod output;
+mod own_tools;
+mod pause;
 mod price;
 mod provider;
 mod remote;
@@ -26,17 +28,16 @@ mod request;
 mod responses;
 mod retry;
 mod settings;
-mod shown;
-mod tls;
 
 pub use cache::CacheSettings;
 pub use config::{Effort, GenerateConfig};
 pub use error::{Fault, ModelError, Wait};
 pub use keys::{Environment, KEYRING_VARIABLE, KeyringProblem};
 pub use log::message::ModelOutput as Output;
+pub use own_tools::ProviderTool;
 pub use price::{PRICES_VARIABLE, Price, PriceError, Prices};
 pub use provider::{Provider, providers};
 pub use remote::{Opened, open};
 pub use request::{Answer, Generating, Model, Request, ToolChoice, ToolInfo};
 pub use settings::{Backoff, Settings, Timing};
-pub use shown::Shown;
+pub use strangers::Shown;

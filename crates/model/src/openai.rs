@@ -1,14 +1,17 @@
 //! `OpenAI`'s chat completions, which many servers speak: vLLM, Ollama, llama.cpp and others.
 
+use std::borrow::Cow;
+
 use log::message::{ChatMessage, Content, Detail, Part, Reasoning, Reply, StopReason, ToolCall, Usage};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use strangers::Shown;
 
 use crate::error::ModelError;
 use crate::media;
-use crate::output::{Arguments, Reading, Unreadable, put};
-use crate::request::{Request, ToolChoice};
-use crate::shown::Shown;
+use crate::output::{Arguments, Reading, Unreadable, arguments_text, put};
+use crate::own_tools::Granted;
+use crate::request::{Request, ToolChoice, ToolInfo};
 
 /// Whose server it is: `OpenAI`'s own knows one name for the longest answer, others know another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,34 +20,91 @@ pub(crate) enum Server {
     Compatible,
 }
 
-/// The body of a request.
-pub(crate) fn body(model: &str, request: &Request<'_>, server: Server) -> Result<Value, ModelError> {
+/// The body of a request. The messages are written as they stand, without a tree of values in between: a conversation is
+/// sent again with every turn, and is most of what is sent.
+pub(crate) fn body(model: &str, request: &Request<'_>, server: Server) -> Result<String, ModelError> {
     let config = request.config;
-    let mut body = Map::new();
-    body.insert("model".into(), model.into());
-    body.insert("messages".into(), messages(request.messages, server)?.into());
+    let mut settings = Map::new();
     let longest = match server {
         Server::OpenAi => "max_completion_tokens",
         Server::Compatible => "max_tokens",
     };
-    put(&mut body, longest, config.max_tokens);
-    put(&mut body, "temperature", config.temperature);
-    put(&mut body, "top_p", config.top_p);
-    put(&mut body, "stop", config.stop_seqs.clone());
-    put(&mut body, "seed", config.seed);
-    put(&mut body, "frequency_penalty", config.frequency_penalty);
-    put(&mut body, "presence_penalty", config.presence_penalty);
-    put(&mut body, "reasoning_effort", config.reasoning_effort.map(crate::Effort::as_str));
+    put(&mut settings, longest, config.max_tokens);
+    put(&mut settings, "temperature", config.temperature);
+    put(&mut settings, "top_p", config.top_p);
+    put(&mut settings, "stop", config.stop_seqs.clone());
+    put(&mut settings, "seed", config.seed);
+    put(&mut settings, "frequency_penalty", config.frequency_penalty);
+    put(&mut settings, "presence_penalty", config.presence_penalty);
+    put(&mut settings, "reasoning_effort", config.reasoning_effort.map(crate::Effort::as_str));
     if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters});
-            json!({"type": "function", "function": function})
-        });
-        body.insert("tools".into(), tools.collect());
-        body.insert("tool_choice".into(), choice(request.tool_choice));
-        put(&mut body, "parallel_tool_calls", config.parallel_tool_calls);
+        settings.insert("tool_choice".into(), choice(request.tool_choice));
+        put(&mut settings, "parallel_tool_calls", config.parallel_tool_calls);
     }
-    Ok(Value::Object(body))
+    let tools = request.tools.iter().map(|tool| Offered { kind: "function", function: tool }).collect();
+    let body = Body { model, messages: messages(request.messages, server)?, tools, settings };
+    serde_json::to_string(&body).map_err(|error| ModelError::Unwritable { why: Shown::new(&error.to_string()) })
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Sent<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Offered<'a>>,
+    #[serde(flatten)]
+    settings: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct Offered<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: &'a ToolInfo,
+}
+
+/// A message of any kind.
+#[derive(Serialize)]
+struct Sent<'a> {
+    role: &'static str,
+    content: Words<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Wanted<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Words<'a> {
+    Text(Cow<'a, str>),
+    Parts(Value),
+    Nothing,
+}
+
+#[derive(Serialize)]
+struct Wanted<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: WantedFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WantedFunction<'a> {
+    name: &'a str,
+    arguments: String,
+}
+
+impl<'a> Sent<'a> {
+    fn new(role: &'static str, content: Words<'a>) -> Self {
+        let tool_calls = Vec::new();
+        Self { role, content, tool_call_id: None, reasoning_content: None, reasoning: None, tool_calls }
+    }
 }
 
 fn choice(choice: &ToolChoice) -> Value {
@@ -56,25 +116,28 @@ fn choice(choice: &ToolChoice) -> Value {
     }
 }
 
-fn messages(messages: &[ChatMessage], server: Server) -> Result<Vec<Value>, ModelError> {
+fn messages(messages: &[ChatMessage], server: Server) -> Result<Vec<Sent<'_>>, ModelError> {
     // Thoughts belong to the step that is under way: servers want them back while tools are called, and not after.
     let asked = messages.iter().rposition(|message| matches!(message, ChatMessage::User(_)));
-    let translate = |(index, message): (usize, &ChatMessage)| match message {
-        ChatMessage::System(said) => Ok(json!({"role": "system", "content": said.content.text()})),
-        ChatMessage::User(said) => Ok(json!({"role": "user", "content": user(&said.content)?})),
-        ChatMessage::Assistant(reply) => {
-            let thoughts = server == Server::Compatible && asked.is_none_or(|asked| index > asked);
-            Ok(assistant(reply, thoughts))
-        }
-        ChatMessage::Tool(result) => {
-            Ok(json!({"role": "tool", "tool_call_id": result.tool_call_id, "content": result.content.text()}))
-        }
-    };
-    messages.iter().enumerate().map(translate).collect()
+    let is_under_way = |index: usize| asked.is_none_or(|asked| index > asked);
+    let numbered = messages.iter().enumerate();
+    numbered.map(|(index, message)| sent(message, server, is_under_way(index))).collect()
 }
 
-fn user(content: &Content) -> Result<Value, ModelError> {
-    let Content::Parts(parts) = content else { return Ok(content.text().into()) };
+fn sent(message: &ChatMessage, server: Server, is_under_way: bool) -> Result<Sent<'_>, ModelError> {
+    match message {
+        ChatMessage::System(said) => Ok(Sent::new("system", Words::Text(said.content.text()))),
+        ChatMessage::User(said) => Ok(Sent::new("user", user(&said.content)?)),
+        ChatMessage::Assistant(reply) => Ok(assistant(reply, server == Server::Compatible && is_under_way, server)),
+        ChatMessage::Tool(result) => {
+            let sent = Sent::new("tool", Words::Text(result.content.text()));
+            Ok(Sent { tool_call_id: Some(&result.tool_call_id), ..sent })
+        }
+    }
+}
+
+fn user(content: &Content) -> Result<Words<'_>, ModelError> {
+    let Content::Parts(parts) = content else { return Ok(Words::Text(content.text())) };
     let part = |part: &Part| match part {
         Part::Text { text, .. } => Some(Ok(json!({"type": "text", "text": text}))),
         Part::Image { image, detail } => Some(media::image(image).map(|_| {
@@ -85,36 +148,36 @@ fn user(content: &Content) -> Result<Value, ModelError> {
             };
             json!({"type": "image_url", "image_url": {"url": image, "detail": detail}})
         })),
-        Part::Reasoning(_) => None,
+        Part::Reasoning(_) | Part::ToolUse(_) => None,
     };
-    parts.iter().filter_map(part).collect()
+    parts.iter().filter_map(part).collect::<Result<Value, ModelError>>().map(Words::Parts)
 }
 
-fn assistant(reply: &Reply, thoughts: bool) -> Value {
+fn assistant(reply: &Reply, thoughts: bool, server: Server) -> Sent<'_> {
     let text = reply.content.text();
-    let mut message = Map::new();
-    message.insert("role".into(), "assistant".into());
     let calls = reply.tool_calls.as_deref().unwrap_or_default();
     // Words may be missing only beside calls.
-    let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
-    message.insert("content".into(), content);
+    let content = if text.is_empty() && !calls.is_empty() { Words::Nothing } else { Words::Text(text) };
+    let mut sent =
+        Sent { tool_calls: calls.iter().map(|one| call(one, server)).collect(), ..Sent::new("assistant", content) };
     if let (true, Content::Parts(parts)) = (thoughts, &reply.content) {
         for part in parts {
             if let Part::Reasoning(thought) = part {
-                let field = thought.signature.as_deref().filter(|field| *field == "reasoning");
-                message.insert(field.unwrap_or("reasoning_content").into(), thought.reasoning.clone().into());
+                let field = match thought.signature.as_deref() {
+                    Some("reasoning") => &mut sent.reasoning,
+                    _ => &mut sent.reasoning_content,
+                };
+                *field = Some(&thought.reasoning);
             }
         }
     }
-    if !calls.is_empty() {
-        message.insert("tool_calls".into(), calls.iter().map(call).collect());
-    }
-    Value::Object(message)
+    sent
 }
 
-fn call(call: &ToolCall) -> Value {
-    let arguments = Value::Object(call.arguments.clone()).to_string();
-    json!({"id": call.id, "type": "function", "function": {"name": call.function, "arguments": arguments}})
+fn call(call: &ToolCall, server: Server) -> Wanted<'_> {
+    // Their text is a part of the text that is sent, as servers want it.
+    let arguments = arguments_text(call, server);
+    Wanted { id: &call.id, kind: "function", function: WantedFunction { name: &call.function, arguments } }
 }
 
 #[derive(Deserialize)]
@@ -190,13 +253,13 @@ struct CompletionDetails {
 }
 
 /// What a reply says.
-pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
+pub(crate) fn read(reply: Value, granted: Granted<'_>) -> Result<Reading, Unreadable> {
     let completion: Completion = serde_json::from_value(reply)?;
     let answered = completion.choices.into_iter().next().ok_or_else(|| Unreadable::because("it has no choices"))?;
     let mut reading = Reading { model: completion.model, usage: completion.usage.map(usage), ..Reading::default() };
     let said = answered.message;
     if let Some(cited) = said.annotations.iter().flatten().next() {
-        return Err(Unreadable::Uninvited(Shown::new(cited["type"].as_str().unwrap_or("annotation"))));
+        granted.check(None, cited["type"].as_str().unwrap_or("annotation"))?;
     }
     let thoughts = [(said.reasoning_content, None), (said.reasoning, Some("reasoning".to_owned()))];
     let thought =
@@ -248,6 +311,21 @@ mod tests {
     use crate::config::GenerateConfig;
 
     #[test]
+    fn a_model_sees_the_arguments_that_it_wrote() {
+        let mut reading = Reading::default();
+        reading.call(Some("c".into()), "add".into(), Arguments::parse("{\"a\": 1"));
+        reading.call(Some("d".into()), "add".into(), Arguments::parse("{\"a\": 1}"));
+        reading.call(Some("e".into()), "add".into(), Arguments::parse(&"x".repeat(1 << 20)));
+        let sent = |server| reading.calls.iter().map(|one| Value::from(call(one, server).function.arguments)).collect();
+        let own: Vec<Value> = sent(Server::OpenAi);
+        assert_eq!(own[..2], [json!("{\"a\": 1"), json!("{\"a\":1}")]);
+        assert!(own[2].as_str().is_some_and(|text| text.len() < 20_000 && text.ends_with("(1048576 bytes in all)")));
+        let others: Vec<Value> = sent(Server::Compatible);
+        assert_eq!(others[0], json!("{\"not_a_json_object\":\"{\\\"a\\\": 1\"}"));
+        assert_eq!(others[1], own[1]);
+    }
+
+    #[test]
     fn the_longest_answer_has_two_names_and_thoughts_stay_where_they_are_known() {
         let config = GenerateConfig { max_tokens: Some(9), ..GenerateConfig::default() };
         let thought = Part::Reasoning(Reasoning { reasoning: "hm".into(), ..Reasoning::default() });
@@ -266,12 +344,19 @@ mod tests {
             ChatMessage::user("c"),
             answer(vec![thought, Part::said("d")]),
         ];
-        let request =
-            Request { messages: &messages, tools: &[], tool_choice: &ToolChoice::Auto, config: &config, scope: "" };
-        let own = body("m", &request, Server::OpenAi).unwrap();
+        let request = Request {
+            messages: &messages,
+            tools: &[],
+            provider_tools: &[],
+            tool_choice: &ToolChoice::Auto,
+            config: &config,
+            scope: "",
+        };
+        let body = |server| serde_json::from_str::<Value>(&body("m", &request, server).unwrap()).unwrap();
+        let own = body(Server::OpenAi);
         assert_eq!((&own["max_completion_tokens"], &own["max_tokens"]), (&json!(9), &Value::Null));
         assert_eq!(own["messages"][3], json!({"role": "assistant", "content": "d"}));
-        let other = body("m", &request, Server::Compatible).unwrap();
+        let other = body(Server::Compatible);
         assert_eq!((&other["max_completion_tokens"], &other["max_tokens"]), (&Value::Null, &json!(9)));
         assert_eq!(other["messages"][1], json!({"role": "assistant", "content": "b"}));
         assert_eq!(other["messages"][3], json!({"role": "assistant", "content": "d", "reasoning_content": "hm"}));

@@ -1,10 +1,11 @@
 //! What providers' replies have in common, on their way to an [`Output`].
 
 use log::message::{ChatMessage, Choice, Content, Part, Reply, StopReason, ToolCall, Usage};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use strangers::Shown;
 
 use crate::Output;
-use crate::shown::Shown;
+use crate::openai::Server;
 
 /// What was understood of a reply.
 #[derive(Debug, Default)]
@@ -13,6 +14,8 @@ pub(crate) struct Reading {
     pub(crate) calls: Vec<ToolCall>,
     pub(crate) stop: Option<StopReason>,
     pub(crate) usage: Option<Usage>,
+    /// The provider has more to say, once it is asked to go on.
+    pub(crate) paused: bool,
     /// The model that really answered, where the provider says.
     pub(crate) model: Option<String>,
 }
@@ -22,7 +25,7 @@ pub(crate) struct Reading {
 pub(crate) enum Unreadable {
     /// It is not what the API says.
     Malformed(Shown),
-    /// A tool of the provider was used.
+    /// A tool of the provider was used that was not granted.
     Uninvited(Shown),
     /// The provider does not let the model see the question.
     Filtered(Shown),
@@ -46,15 +49,23 @@ impl Reading {
         self.parts.extend(text.filter(|text| !text.is_empty()).map(Part::said));
     }
 
+    /// Adds words to those before them: some providers cut a sentence where a source is cited.
+    pub(crate) fn say_on(&mut self, text: Option<String>) {
+        match (self.parts.last_mut(), text) {
+            (Some(Part::Text { text: said, refusal: None }), Some(more)) => said.push_str(&more),
+            (_, text) => self.say(text),
+        }
+    }
+
     /// Adds a call. Calls that have no name of their own, or one that was given before, get one.
     pub(crate) fn call(&mut self, id: Option<String>, function: String, arguments: Arguments) {
         let taken = |id: &String| id.is_empty() || self.calls.iter().any(|call| call.id == *id);
         let id = id.filter(|id| !taken(id)).unwrap_or_else(|| format!("call_{}", uuid::Uuid::new_v4().simple()));
-        let (arguments, parse_error) = match arguments {
-            Arguments::Sound(map) => (map, None),
-            Arguments::Odd(why) => (Map::new(), Some(why)),
+        let (arguments, parse_error, written) = match arguments {
+            Arguments::Sound(map) => (map, None, None),
+            Arguments::Odd { why, written } => (Map::new(), Some(why), Some(written)),
         };
-        self.calls.push(ToolCall { id, function, arguments, parse_error });
+        self.calls.push(ToolCall { id, function, arguments, parse_error, written });
     }
 
     /// All of it, as logs have it. `name` is the model's full name.
@@ -90,12 +101,37 @@ impl Reading {
     }
 }
 
+/// The most that is kept of arguments that are no JSON object, in bytes: they go back with every further question.
+const MOST_WRITTEN: usize = 16 << 10;
+
+/// At most so many bytes of a text, and how many there were.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    match text.get(..end) {
+        Some(kept) if kept.len() < text.len() => format!("{kept}… ({} bytes in all)", text.len()),
+        _ => text.to_owned(),
+    }
+}
+
+/// The arguments of a call, where the API wants a text: what was no JSON goes back as it was written, so that the model
+/// sees its mistake. Other servers than `OpenAI`'s own read them and fail at such a text, so there it stands in an object.
+pub(crate) fn arguments_text(call: &ToolCall, server: Server) -> String {
+    match (&call.written, server) {
+        (Some(written), Server::OpenAi) => written.clone(),
+        (Some(written), Server::Compatible) => json!({"not_a_json_object": written}).to_string(),
+        (None, _) => Value::Object(call.arguments.clone()).to_string(),
+    }
+}
+
 /// The arguments of a call.
 #[derive(Debug)]
 pub(crate) enum Arguments {
     Sound(Map<String, Value>),
     /// What the model wrote is no JSON object.
-    Odd(String),
+    Odd {
+        why: String,
+        written: String,
+    },
 }
 
 impl Arguments {
@@ -106,7 +142,7 @@ impl Arguments {
         }
         match serde_json::from_str(text) {
             Ok(map) => Self::Sound(map),
-            Err(error) => Self::Odd(format!("the arguments are not a JSON object ({error}): {}", Shown::new(text))),
+            Err(error) => Self::odd(&format!(" ({error})"), text),
         }
     }
 
@@ -114,8 +150,13 @@ impl Arguments {
         match value {
             Value::Object(map) => Self::Sound(map),
             Value::Null => Self::Sound(Map::new()),
-            other => Self::Odd(format!("the arguments are not a JSON object: {}", Shown::new(&other.to_string()))),
+            other => Self::odd("", &other.to_string()),
         }
+    }
+
+    fn odd(why: &str, written: &str) -> Self {
+        let why = format!("the arguments are not a JSON object{why}: {}", Shown::new(written));
+        Self::Odd { why, written: cut(written, MOST_WRITTEN) }
     }
 }
 

@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 
 use log::message::Usage;
 use serde::Deserialize;
+use strangers::Shown;
 use thiserror::Error;
-
-use crate::shown::Shown;
 
 /// The variable that names the file.
 pub const PRICES_VARIABLE: &str = "RINGFENCE_PRICES";

@@ -10,6 +10,7 @@ use crate::error::ModelError;
 use crate::keys::Environment;
 use crate::openai::Server;
 use crate::output::{Reading, Unreadable};
+use crate::own_tools::{Granted, ProviderTool};
 use crate::request::Request;
 use crate::{anthropic, google, openai, responses};
 
@@ -125,21 +126,39 @@ impl Provider {
         unsent.into_iter().flatten().collect()
     }
 
-    pub(crate) fn body(self, model: &str, request: &Request<'_>, server: Server) -> Result<Value, ModelError> {
+    /// Tools of its own that can be switched on.
+    pub fn provider_tools(self) -> &'static [ProviderTool] {
         match self {
-            Self::OpenAi => openai::body(model, request, server),
-            Self::OpenAiResponses => responses::body(model, request),
-            Self::Anthropic => anthropic::body(model, request),
-            Self::Google => google::body(request),
+            Self::OpenAi => &[],
+            Self::OpenAiResponses | Self::Anthropic | Self::Google => &ProviderTool::ALL,
         }
     }
 
-    pub(crate) fn read(self, reply: Value) -> Result<Reading, Unreadable> {
+    /// A header that these tools of its own need.
+    pub(crate) fn tool_header(self, own: &[ProviderTool]) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::OpenAi => openai::read(reply),
-            Self::OpenAiResponses => responses::read(reply),
-            Self::Anthropic => anthropic::read(reply),
-            Self::Google => google::read(reply),
+            Self::Anthropic => anthropic::beta(own).map(|beta| ("anthropic-beta", beta)),
+            Self::OpenAi | Self::OpenAiResponses | Self::Google => None,
+        }
+    }
+
+    pub(crate) fn body(self, model: &str, request: &Request<'_>, server: Server) -> Result<String, ModelError> {
+        let body = match self {
+            Self::OpenAi => return openai::body(model, request, server),
+            Self::OpenAiResponses => responses::body(model, request, server),
+            Self::Anthropic => anthropic::body(model, request),
+            Self::Google => google::body(request),
+        };
+        body.map(|body| body.to_string())
+    }
+
+    /// What a reply says, in which nothing but these tools of its own may have been used.
+    pub(crate) fn read(self, reply: Value, granted: Granted<'_>) -> Result<Reading, Unreadable> {
+        match self {
+            Self::OpenAi => openai::read(reply, granted),
+            Self::OpenAiResponses => responses::read(reply, granted),
+            Self::Anthropic => anthropic::read(reply, granted),
+            Self::Google => google::read(reply, granted),
         }
     }
 
@@ -209,7 +228,7 @@ mod tests {
 
     /// JSON of the words that replies are made of, in any order and depth.
     fn json_like_replies() -> impl Strategy<Value = Value> {
-        const WORDS: [&str; 26] = [
+        const WORDS: [&str; 38] = [
             "choices",
             "message",
             "content",
@@ -235,6 +254,18 @@ mod tests {
             "annotations",
             "status",
             "incomplete_details",
+            "server_tool_use",
+            "web_search_tool_result",
+            "web_search",
+            "tool_use_id",
+            "id",
+            "web_search_call",
+            "code_interpreter_call",
+            "action",
+            "executableCode",
+            "codeExecutionResult",
+            "toolCall",
+            "groundingMetadata",
             "{\"a\": 1",
         ];
         let word = || (0..WORDS.len()).prop_map(|index| WORDS[index]);
@@ -267,7 +298,10 @@ mod tests {
             ];
             for shape in shapes {
                 for provider in providers() {
-                    if let Ok(reading) = provider.read(shape.clone()) {
+                    for granted in [&[][..], &ProviderTool::ALL] {
+                        let Ok(reading) = provider.read(shape.clone(), Granted(granted)) else { continue };
+                        let uses = reading.parts.iter().any(|part| matches!(part, log::message::Part::ToolUse(_)));
+                        prop_assert!(!granted.is_empty() || !uses, "nothing was granted");
                         let output = reading.into_output("a/b");
                         // What was read is written into logs, and read from there again.
                         let written = serde_json::to_value(&output).unwrap();

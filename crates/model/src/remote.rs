@@ -6,22 +6,24 @@ use std::time::{Duration, SystemTime};
 
 use log::message::ChatMessage;
 use secrecy::SecretString;
+use strangers::Shown;
 use tokio::time::{Instant, sleep};
 
 use crate::Output;
 use crate::cache::{self, Cache};
-use crate::client::{Client, Destination};
+use crate::client::{Body, Client, Destination};
 use crate::config::GenerateConfig;
 use crate::error::ModelError;
 use crate::keys::{self, Environment};
 use crate::limiter::Limiter;
 use crate::openai::Server;
 use crate::output::Unreadable;
+use crate::own_tools::{Granted, ProviderTool};
+use crate::pause;
 use crate::provider::Provider;
 use crate::request::{Answer, Generating, Model, Request};
 use crate::retry;
 use crate::settings::Settings;
-use crate::shown::Shown;
 
 /// A model that can be asked, and what whoever asks should know.
 pub struct Opened {
@@ -89,13 +91,16 @@ struct Remote {
 
 impl Remote {
     async fn answer(&self, request: &Request<'_>) -> Result<Answer, ModelError> {
-        let body = self.provider.body(&self.model, request, self.server)?.to_string();
-        let Some(cache) = &self.cache else { return self.ask(&body).await };
-        let key = cache::key(&[&self.name, self.client.url().as_str(), &body, request.scope]);
+        if let Some(tool) = request.provider_tools.iter().find(|tool| !self.provider_tools().contains(tool)) {
+            return Err(ModelError::NoSuchTool { model: Shown::new(&self.name), tool: *tool });
+        }
+        let body = self.body(request)?;
+        let Some(cache) = &self.cache else { return self.whole(request, &body).await };
+        let key = cache::key(&[&self.name, self.client.url().as_str(), &body.text, request.scope]);
         if let Some(output) = cache.get(&key, SystemTime::now()) {
             return Ok(Answer { output: self.known(output), waited: Duration::ZERO, attempts: 0 });
         }
-        let answer = self.ask(&body).await?;
+        let answer = self.whole(request, &body).await?;
         // An answer that cannot be kept is an answer all the same.
         let _ = cache.put(&key, &answer.output, SystemTime::now());
         Ok(answer)
@@ -114,8 +119,28 @@ impl Remote {
         output
     }
 
-    /// Asks until there is an answer, or no hope or no time is left.
-    async fn ask(&self, body: &str) -> Result<Answer, ModelError> {
+    fn body(&self, request: &Request<'_>) -> Result<Body, ModelError> {
+        let text = self.provider.body(&self.model, request, self.server)?;
+        Ok(Body { text, header: self.provider.tool_header(request.provider_tools) })
+    }
+
+    /// Asks, and goes on asking while the provider pauses.
+    async fn whole(&self, request: &Request<'_>, body: &Body) -> Result<Answer, ModelError> {
+        let granted = Granted(request.provider_tools);
+        let (mut answer, mut paused) = self.ask(body, granted).await?;
+        for _ in 0..pause::MOST {
+            let Some(so_far) = answer.output.choices.first().filter(|_| paused) else { break };
+            let messages = [request.messages, std::slice::from_ref(&so_far.message)].concat();
+            let body = self.body(&Request { messages: &messages, ..*request })?;
+            let (more, again) = self.ask(&body, granted).await?;
+            paused = again;
+            answer = pause::join(answer, more);
+        }
+        Ok(answer)
+    }
+
+    /// Asks until there is an answer, or no hope or no time is left. The truth is whether the provider has more to say.
+    async fn ask(&self, body: &Body, granted: Granted<'_>) -> Result<(Answer, bool), ModelError> {
         let start = Instant::now();
         let (mut queued, mut waited, mut attempts) = (Duration::ZERO, Duration::ZERO, 0);
         loop {
@@ -126,10 +151,10 @@ impl Remote {
             let left = || (self.settings.timing.total + queued).saturating_sub(start.elapsed());
             attempts += 1;
             let sent = Instant::now();
-            let error = match self.once(body, left()).await {
-                Ok(output) => {
+            let error = match self.once(body, granted, left()).await {
+                Ok((output, paused)) => {
                     permit.succeeded();
-                    return Ok(Answer { output, waited: waited + queued, attempts });
+                    return Ok((Answer { output, waited: waited + queued, attempts }, paused));
                 }
                 Err(error) => error,
             };
@@ -149,16 +174,17 @@ impl Remote {
         }
     }
 
-    async fn once(&self, body: &str, within: Duration) -> Result<Output, ModelError> {
+    async fn once(&self, body: &Body, granted: Granted<'_>, within: Duration) -> Result<(Output, bool), ModelError> {
         let reply = self.client.post(body, within).await?;
         let server = || self.client.server();
-        match self.provider.read(reply) {
+        match self.provider.read(reply, granted) {
             Ok(reading) => {
+                let paused = reading.paused;
                 let mut output = reading.into_output(&self.name);
                 if let (Some(price), Some(usage)) = (&self.settings.price, &mut output.usage) {
                     usage.total_cost = Some(price.cost(usage));
                 }
-                Ok(output)
+                Ok((output, paused))
             }
             Err(Unreadable::Malformed(why)) => Err(self.client.malformed(why.as_str())),
             Err(Unreadable::Uninvited(tool)) => Err(ModelError::Uninvited { server: server(), tool }),
@@ -170,6 +196,10 @@ impl Remote {
 impl Model for Remote {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn provider_tools(&self) -> &'static [ProviderTool] {
+        self.provider.provider_tools()
     }
 
     fn generate<'a>(&'a self, request: Request<'a>) -> Generating<'a> {

@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use log::message::ChatMessage;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{GenerateConfig, ModelError, Output};
+use crate::{GenerateConfig, ModelError, Output, ProviderTool};
 
 /// What a model is asked.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +16,8 @@ pub struct Request<'a> {
     pub messages: &'a [ChatMessage],
     /// What it may call. Empty: nothing.
     pub tools: &'a [ToolInfo],
+    /// Tools of its provider that are switched on. Empty: none.
+    pub provider_tools: &'a [ProviderTool],
     /// Whether it must call something. Without tools this means nothing.
     pub tool_choice: &'a ToolChoice,
     /// How it is to answer.
@@ -24,7 +27,7 @@ pub struct Request<'a> {
 }
 
 /// A tool, as a model is told about it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolInfo {
     /// Its name.
     pub name: String,
@@ -67,6 +70,10 @@ pub type Generating<'a> = Pin<Box<dyn Future<Output = Result<Answer, ModelError>
 pub trait Model: Send + Sync {
     /// Its full name, such as `openai/gpt-5`.
     fn name(&self) -> &str;
+    /// Tools of its provider that can be switched on.
+    fn provider_tools(&self) -> &'static [ProviderTool] {
+        &[]
+    }
     /// Answers a conversation.
     fn generate<'a>(&'a self, request: Request<'a>) -> Generating<'a>;
 }

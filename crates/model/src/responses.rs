@@ -6,33 +6,38 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ModelError;
 use crate::media;
-use crate::output::{Arguments, Reading, Unreadable, put};
+use crate::openai::Server;
+use crate::output::{Arguments, Reading, Unreadable, arguments_text, put};
+use crate::own_tools::{Granted, ProviderTool, Used as ToolUsed, back, only};
 use crate::request::{Request, ToolChoice};
-use crate::shown::Shown;
 
 /// The body of a request.
-pub(crate) fn body(model: &str, request: &Request<'_>) -> Result<Value, ModelError> {
+pub(crate) fn body(model: &str, request: &Request<'_>, server: Server) -> Result<Value, ModelError> {
     let config = request.config;
     let mut body = Map::new();
     body.insert("model".into(), model.into());
-    body.insert("input".into(), input(request.messages)?.into());
+    body.insert("input".into(), input(request.messages, server)?.into());
     body.insert("store".into(), false.into());
-    // Thoughts that we can hand back although nobody stores them.
-    body.insert("include".into(), json!(["reasoning.encrypted_content"]));
+    body.insert("include".into(), include(request.provider_tools));
     put(&mut body, "max_output_tokens", config.max_tokens);
     put(&mut body, "temperature", config.temperature);
     put(&mut body, "top_p", config.top_p);
     if let Some(effort) = config.reasoning_effort {
         body.insert("reasoning".into(), json!({"effort": effort.as_str(), "summary": "auto"}));
     }
-    if !request.tools.is_empty() {
-        let tools = request.tools.iter().map(|tool| {
-            json!({
-                "type": "function", "name": tool.name, "description": tool.description,
-                "parameters": tool.parameters, "strict": false,
-            })
-        });
-        body.insert("tools".into(), tools.collect());
+    let own = request.provider_tools.iter().map(|tool| match tool {
+        ProviderTool::WebSearch => json!({"type": "web_search"}),
+        ProviderTool::CodeExecution => json!({"type": "code_interpreter", "container": {"type": "auto"}}),
+    });
+    let tools = request.tools.iter().map(|tool| {
+        json!({
+            "type": "function", "name": tool.name, "description": tool.description,
+            "parameters": tool.parameters, "strict": false,
+        })
+    });
+    let tools: Vec<Value> = tools.chain(own).collect();
+    if !tools.is_empty() {
+        body.insert("tools".into(), tools.into());
         let choice = match request.tool_choice {
             ToolChoice::Auto => "auto".into(),
             ToolChoice::None => "none".into(),
@@ -45,13 +50,23 @@ pub(crate) fn body(model: &str, request: &Request<'_>) -> Result<Value, ModelErr
     Ok(Value::Object(body))
 }
 
-fn input(messages: &[ChatMessage]) -> Result<Vec<Value>, ModelError> {
+/// What replies are to hold besides: thoughts that we can hand back although nobody stores them, and all that can be
+/// learned of what the provider's own tools did.
+fn include(own: &[ProviderTool]) -> Value {
+    let of = |tool: &ProviderTool| match tool {
+        ProviderTool::WebSearch => "web_search_call.action.sources",
+        ProviderTool::CodeExecution => "code_interpreter_call.outputs",
+    };
+    std::iter::once("reasoning.encrypted_content").chain(own.iter().map(of)).collect()
+}
+
+fn input(messages: &[ChatMessage], server: Server) -> Result<Vec<Value>, ModelError> {
     let mut items = Vec::new();
     for message in messages {
         match message {
             ChatMessage::System(said) => items.push(json!({"role": "system", "content": said.content.text()})),
             ChatMessage::User(said) => items.push(json!({"role": "user", "content": user(&said.content)?})),
-            ChatMessage::Assistant(reply) => items.extend(assistant(reply)),
+            ChatMessage::Assistant(reply) => items.extend(assistant(reply, server)),
             ChatMessage::Tool(result) => items.push(json!({
                 "type": "function_call_output", "call_id": result.tool_call_id, "output": result.content.text(),
             })),
@@ -72,13 +87,13 @@ fn user(content: &Content) -> Result<Value, ModelError> {
             };
             json!({"type": "input_image", "image_url": image, "detail": detail})
         })),
-        Part::Reasoning(_) => None,
+        Part::Reasoning(_) | Part::ToolUse(_) => None,
     };
     parts.iter().filter_map(part).collect()
 }
 
 /// Thoughts, words and calls are items of their own. Thoughts without an id were not thought there.
-fn assistant(reply: &Reply) -> Vec<Value> {
+fn assistant(reply: &Reply, server: Server) -> Vec<Value> {
     let mut items = Vec::new();
     let said = |text: &str| json!({"role": "assistant", "content": text});
     match &reply.content {
@@ -95,16 +110,28 @@ fn assistant(reply: &Reply) -> Vec<Value> {
                             "type": "reasoning", "id": id, "summary": summary, "encrypted_content": reasoning,
                         }));
                     }
+                    Part::ToolUse(used) => items.extend(back(used, |item| own_item(&item["type"]).is_some())),
                     Part::Reasoning(_) | Part::Image { .. } => {}
                 }
             }
         }
     }
     items.extend(reply.tool_calls.iter().flatten().map(|call| {
-        let arguments = Value::Object(call.arguments.clone()).to_string();
+        let arguments = arguments_text(call, server);
         json!({"type": "function_call", "call_id": call.id, "name": call.function, "arguments": arguments})
     }));
     items
+}
+
+/// Items of the provider's own tools: which tool, and what of them goes back in the next turn.
+fn own_item(kind: &Value) -> Option<(ProviderTool, &'static [&'static str])> {
+    match kind.as_str()? {
+        "web_search_call" => Some((ProviderTool::WebSearch, &["type", "id", "status", "action"])),
+        "code_interpreter_call" => {
+            Some((ProviderTool::CodeExecution, &["type", "id", "status", "container_id", "code", "outputs"]))
+        }
+        _ => None,
+    }
 }
 
 #[derive(Deserialize)]
@@ -113,7 +140,7 @@ struct Response {
     model: Option<String>,
     #[serde(default)]
     status: Option<String>,
-    output: Vec<Item>,
+    output: Vec<Value>,
     #[serde(default)]
     incomplete_details: Option<Incomplete>,
     #[serde(default)]
@@ -185,7 +212,7 @@ struct OutputDetails {
 }
 
 /// What a reply says.
-pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
+pub(crate) fn read(reply: Value, granted: Granted<'_>) -> Result<Reading, Unreadable> {
     let response: Response = serde_json::from_value(reply)?;
     if response.status.as_deref() == Some("failed") {
         let why = response.error.as_ref().and_then(|error| error["message"].as_str()).unwrap_or("without a reason");
@@ -194,12 +221,24 @@ pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
     let mut reading = Reading { model: response.model, usage: response.usage.map(usage), ..Reading::default() };
     let mut refused = false;
     for item in response.output {
+        if let Some((tool, fields)) = own_item(&item["type"]) {
+            let name = item["type"].as_str().unwrap_or_default();
+            let tool = granted.check(Some(tool), name)?;
+            reading.used(did(tool, &item, name, fields));
+            continue;
+        }
+        let item: Item = serde_json::from_value(item)?;
         match item.kind.as_str() {
             "message" => {
                 for piece in item.content.into_iter().flatten() {
-                    if let Some(cited) = piece.annotations.iter().flatten().next() {
+                    for cited in piece.annotations.iter().flatten() {
                         let kind = cited["type"].as_str().unwrap_or("annotation");
-                        return Err(Unreadable::Uninvited(Shown::new(kind)));
+                        let of = match kind {
+                            "url_citation" => Some(ProviderTool::WebSearch),
+                            "container_file_citation" => Some(ProviderTool::CodeExecution),
+                            _ => None,
+                        };
+                        granted.check(of, kind)?;
                     }
                     reading.say(piece.text);
                     if let Some(text) = piece.refusal {
@@ -214,8 +253,10 @@ pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
                 let arguments = Arguments::parse(item.arguments.as_deref().unwrap_or_default());
                 reading.call(item.call_id, name, arguments);
             }
-            // Everything else is a tool of the provider: search, code, files, a computer.
-            other => return Err(Unreadable::Uninvited(Shown::new(other))),
+            // Everything else is a tool of the provider that nobody can grant: files, a computer.
+            other => {
+                granted.check(None, other)?;
+            }
         }
     }
     let reason = response.incomplete_details.and_then(|details| details.reason);
@@ -227,6 +268,24 @@ pub(crate) fn read(reply: Value) -> Result<Reading, Unreadable> {
         _ => Some(StopReason::Unknown),
     };
     Ok(reading)
+}
+
+/// What a tool of the provider did. A search's sources and a program's output are there because `include` asks for them.
+fn did<'a>(tool: ProviderTool, item: &'a Value, name: &'a str, fields: &[&str]) -> ToolUsed<'a> {
+    let status = item["status"].as_str();
+    let (arguments, result) = match tool {
+        ProviderTool::WebSearch => (&item["action"], &item["action"]["sources"]),
+        ProviderTool::CodeExecution => (&item["code"], &item["outputs"]),
+    };
+    ToolUsed {
+        tool,
+        id: item["id"].as_str(),
+        name,
+        arguments,
+        result,
+        error: status.filter(|status| *status != "completed"),
+        back: vec![only(item, fields)],
+    }
 }
 
 fn thought(item: Item) -> Part {

@@ -36,7 +36,14 @@ async fn ask(model: &dyn Model) -> Result<Answer, ModelError> {
     let (config, tool_choice) = (GenerateConfig::default(), ToolChoice::Auto);
     let messages = [ChatMessage::user("hello")];
     model
-        .generate(Request { messages: &messages, tools: &[], tool_choice: &tool_choice, config: &config, scope: "" })
+        .generate(Request {
+            messages: &messages,
+            tools: &[],
+            provider_tools: &[],
+            tool_choice: &tool_choice,
+            config: &config,
+            scope: "",
+        })
         .await
 }
 

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
 
 mod fake;
+#[path = "providers/own_tools.rs"]
+mod own_tools;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +49,10 @@ fn tools() -> Vec<ToolInfo> {
 
 async fn ask(model: &dyn Model, messages: &[ChatMessage], config: &GenerateConfig) -> Result<Answer, ModelError> {
     let (tools, tool_choice) = (tools(), ToolChoice::Auto);
-    model.generate(Request { messages, tools: &tools, tool_choice: &tool_choice, config, scope: "" }).await
+    let provider_tools = &[];
+    model
+        .generate(Request { messages, tools: &tools, provider_tools, tool_choice: &tool_choice, config, scope: "" })
+        .await
 }
 
 /// One question, one reply.
@@ -158,7 +163,7 @@ async fn thoughts_are_kept_and_sent_back_as_each_provider_wants_them() {
                 assert_eq!(sent.iter().map(|block| block["type"].as_str().unwrap()).collect::<Vec<_>>(), kinds);
                 assert_eq!(sent[0]["signature"], "signed-abc");
             }
-            Api::Google => assert_eq!(second["contents"][1]["parts"][0]["thoughtSignature"], "signed-abc"),
+            Api::Google => assert_eq!(second["contents"][1]["parts"][0]["thoughtSignature"], "c2lnbmVkLWFiYw=="),
         }
     }
 }
@@ -199,6 +204,8 @@ async fn arguments_that_are_no_json_are_the_models_mistake() {
         let call = &reply(&answer).tool_calls.as_ref().unwrap()[0];
         assert!(call.parse_error.as_ref().unwrap().contains("not a JSON object"), "{api:?}: {call:?}");
         assert!(call.arguments.is_empty());
+        let written = if matches!(api, Api::OpenAi | Api::Responses) { "{\"a\": 1" } else { "" };
+        assert!(call.written.as_ref().unwrap().starts_with(written), "{api:?}: {call:?}");
     }
 }
 
@@ -301,8 +308,14 @@ async fn answers_are_kept_where_that_is_wished_and_cost_once() {
         let (tools, tool_choice) = (tools(), ToolChoice::Auto);
         let ask = async |question: &str, scope: &str| {
             let messages = [ChatMessage::user(question)];
-            let request =
-                Request { messages: &messages, tools: &tools, tool_choice: &tool_choice, config: &config, scope };
+            let request = Request {
+                messages: &messages,
+                tools: &tools,
+                provider_tools: &[],
+                tool_choice: &tool_choice,
+                config: &config,
+                scope,
+            };
             model.generate(request).await.unwrap()
         };
         let first = ask("a", "1").await;

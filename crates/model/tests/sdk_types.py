@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anthropic.types
 import anthropic.types.message_create_params
+import google.genai.types
 import openai.types.chat
 import openai.types.chat.completion_create_params
 import openai.types.responses
@@ -20,17 +21,35 @@ import openai.types.responses.response_create_params
 import pydantic
 import typing_extensions
 
+
+
+class GoogleRequest(pydantic.BaseModel):
+    """A request of `generateContent`, which the SDK has no type of its own for; its parts forbid what they do not name."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", val_json_bytes="base64")
+
+    contents: list[google.genai.types.Content]
+    systemInstruction: google.genai.types.Content | None = None
+    generationConfig: google.genai.types.GenerationConfig | None = None
+    tools: list[google.genai.types.Tool] | None = None
+    toolConfig: google.genai.types.ToolConfig | None = None
+
+
 REQUESTS = {
     "openai": openai.types.chat.completion_create_params.CompletionCreateParamsNonStreaming,
     "openai-responses": openai.types.responses.response_create_params.ResponseCreateParamsNonStreaming,
     "anthropic": anthropic.types.message_create_params.MessageCreateParamsNonStreaming,
+    "google": GoogleRequest,
 }
 REPLIES = {
     "openai": openai.types.chat.ChatCompletion,
     "openai-responses": openai.types.responses.Response,
     "anthropic": anthropic.types.Message,
+    "google": google.genai.types.GenerateContentResponse,
 }
-LISTS = {"openai": "messages", "openai-responses": "input", "anthropic": "messages"}
+LISTS = {"openai": "messages", "openai-responses": "input", "anthropic": "messages", "google": "contents"}
+# Nonsense that must be noticed in the first entry of the list.
+NONSENSE = {"google": (("parts", "nothing"), ("nonsense", 1))}
 
 
 def strict(kind: typing.Any, made: dict) -> typing.Any:
@@ -86,12 +105,15 @@ def without_extensions(api: str, body: dict) -> dict:
 def check_request(api: str, body: dict, adapters: dict) -> None:
     if api not in adapters:
         adapters[api] = pydantic.TypeAdapter(strict(REQUESTS[api], {}))
-    adapters[api].validate_python(body)
+    if api == "google":
+        adapters[api].validate_json(json.dumps(body))
+    else:
+        adapters[api].validate_python(body)
 
 
 def notices(api: str, body: dict, adapters: dict) -> bool:
     """Whether nonsense deep inside is noticed: a check without teeth is none."""
-    for key, value in (("role", "nobody"), ("nonsense", 1)):
+    for key, value in NONSENSE.get(api, (("role", "nobody"), ("nonsense", 1))):
         broken = json.loads(json.dumps(body))
         broken[LISTS[api]][0][key] = value
         try:
@@ -118,6 +140,8 @@ def main() -> int:
                     body = without_extensions(api, body)
                     check_request(api, body, adapters)
                     assert notices(api, body, adapters), "nonsense passes too"
+                elif api == "google":
+                    REPLIES[api].model_validate_json(json.dumps(body))
                 else:
                     REPLIES[api].model_validate(body)
             except (AssertionError, pydantic.ValidationError) as error:

@@ -60,6 +60,9 @@ pub enum Reach {
     Loopback,
     /// Any name, not through our rules: only N0 grants it.
     Anything,
+    /// Whatever the model provider's own computers reach, which is for the provider to say. No N of ours holds there, so
+    /// only N0 grants it.
+    Provider,
 }
 
 impl fmt::Display for Reach {
@@ -79,6 +82,7 @@ impl fmt::Display for Reach {
             }
             Self::Loopback => f.write_str("a port of this machine"),
             Self::Anything => f.write_str("anything"),
+            Self::Provider => f.write_str("the model provider's own network"),
         }
     }
 }
@@ -92,6 +96,7 @@ impl Serialize for Reach {
             Self::Names(names) => serializer.collect_seq(names),
             Self::Loopback => serializer.serialize_str("loopback"),
             Self::Anything => serializer.serialize_str("*"),
+            Self::Provider => serializer.serialize_str("provider"),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::affordance::{Affordance, Kind, Reach, Runs, Sensitivity};
 use crate::level::Tooling;
 
 use Reach::{Nothing, Sandbox, Web};
-use Runs::Host;
+use Runs::{Host, Provider};
 use Sensitivity::{Plain, Sensitive};
 use Tooling::{T0, T1};
 
@@ -26,10 +26,17 @@ const TOOLS: &[(&str, Runs, Reach, Sensitivity, Tooling)] = &[
     ("think", Host, Nothing, Plain, T1),
     ("todo_write", Host, Nothing, Plain, T1),
     ("submit", Host, Nothing, Plain, T1),
+    // The model provider's own. Sensitive both: nobody of ours sees a call before it is made.
+    (PROVIDER_WEB_SEARCH, Provider, Reach::Provider, Sensitive, T1),
+    (PROVIDER_CODE_EXECUTION, Provider, Reach::Provider, Sensitive, T0),
 ];
 
 /// Tools that run arbitrary code: what `INSPECT_ENABLE_EXEC` speaks of.
 pub(crate) const EXECUTION_TOOLS: &[&str] = &["bash", "bash_session", "python"];
+/// The search of the model provider itself.
+pub(crate) const PROVIDER_WEB_SEARCH: &str = "provider_web_search";
+/// The code runner of the model provider itself.
+pub(crate) const PROVIDER_CODE_EXECUTION: &str = "provider_code_execution";
 /// Tools that change files: naming one in a document makes the file tools writable.
 pub(crate) const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file", "text_editor"];
 /// Tools that work with files: in memory they run in our own process.
@@ -57,7 +64,7 @@ pub fn standard_tools() -> impl Iterator<Item = Affordance> {
 }
 
 /// What an agent gets when a document does not list tools. `web_search` is left out: it needs a provider, and the
-/// browser too: it is large and optional even at T0.
+/// browser too: it is large and optional even at T0. What runs at the model provider is had by its name alone.
 pub fn default_tools() -> impl Iterator<Item = Affordance> {
-    standard_tools().filter(|tool| tool.name != WEB_SEARCH && tool.name != WEB_BROWSER)
+    standard_tools().filter(|tool| tool.name != WEB_SEARCH && tool.name != WEB_BROWSER && tool.runs != Provider)
 }

@@ -57,15 +57,11 @@ pub fn judge(profile: Profile, rules: &NetworkRules, affordance: &Affordance) ->
     let reach = &affordance.reach;
     match (profile.network, reach) {
         (_, Reach::Nothing | Reach::Sandbox) | (Network::N0 | Network::N1, Reach::Web | Reach::Loopback) => Ok(()),
-        (Network::N2, Reach::Web | Reach::Loopback | Reach::Names(_) | Reach::Anything) => {
+        (Network::N2, Reach::Web | Reach::Loopback | Reach::Names(_) | Reach::Anything | Reach::Provider) => {
             Err(Withheld::NoNetwork { reach: reach.clone() })
         }
-        (level @ (Network::N0 | Network::N1), Reach::Names(_) | Reach::Anything) => {
-            if allowed(level, rules, reach) {
-                Ok(())
-            } else {
-                Err(Withheld::NotListed { reach: reach.clone() })
-            }
+        (level @ (Network::N0 | Network::N1), Reach::Names(_) | Reach::Anything | Reach::Provider) => {
+            if allowed(level, rules, reach) { Ok(()) } else { Err(Withheld::NotListed { reach: reach.clone() }) }
         }
     }
 }
@@ -120,6 +116,7 @@ mod tests {
             Just(Reach::Sandbox),
             Just(Reach::Web),
             Just(Reach::Anything),
+            Just(Reach::Provider),
             Just(Reach::Loopback),
             prop::collection::btree_set(patterns(), 1..3).prop_map(Reach::Names),
         ];

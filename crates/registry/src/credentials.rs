@@ -9,12 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use secrecy::SecretString;
+use strangers::Shown;
 
 use crate::credentials_error::CredentialsError;
 use crate::docker_config;
 use crate::helper::Helper;
 use crate::reference::DOCKER_HUB;
-use crate::shown::Shown;
 
 /// What Docker calls its own registry where it keeps logins.
 const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";

@@ -4,9 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use strangers::Shown;
 use thiserror::Error;
-
-use crate::shown::Shown;
 
 /// Why credentials could not be found out.
 #[derive(Debug, Error)]

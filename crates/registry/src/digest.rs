@@ -8,9 +8,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use strangers::Shown;
 use thiserror::Error;
-
-use crate::shown::Shown;
 
 const PREFIX: &str = "sha256:";
 const BYTES: usize = 32;

@@ -5,12 +5,12 @@
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use strangers::Shown;
 
 use crate::digest::Digest;
 use crate::document_error::DocumentError;
 use crate::media::{self, Kind, LayerKind};
 use crate::platform::Platform;
-use crate::shown::Shown;
 
 /// The most that an index or a manifest may have, in bytes.
 pub const MAX_DOCUMENT: u64 = 4 << 20;

@@ -1,11 +1,11 @@
 //! What can be wrong with an index or a manifest.
 
+use strangers::Shown;
 use thiserror::Error;
 
 use crate::digest::{Digest, DigestError};
 use crate::document::{MAX_ENTRIES, MAX_LAYERS};
 use crate::platform::Platform;
-use crate::shown::Shown;
 
 /// How many of an index' platforms an error names.
 const NAMED: usize = 12;

@@ -4,13 +4,13 @@ use std::error::Error as _;
 use std::io;
 use std::time::Duration;
 
+use strangers::Shown;
 use thiserror::Error;
 
 use crate::credentials_error::CredentialsError;
 use crate::digest::Digest;
 use crate::document_error::DocumentError;
 use crate::places::Unsafe;
-use crate::shown::Shown;
 
 /// Why an image could not be had.
 #[derive(Debug, Error)]

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 use serde::Deserialize;
+use strangers::Shown;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
 use crate::credentials::Login;
 use crate::credentials_error::CredentialsError;
-use crate::shown::Shown;
 
 /// The longest answer.
 const MAX_ANSWER: u64 = 64 << 10;

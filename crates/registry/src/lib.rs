@@ -28,8 +28,6 @@ mod refusal;
 mod registry;
 mod resolve;
 mod settings;
-mod shown;
-mod tls;
 mod token;
 mod transport;
 
@@ -46,4 +44,4 @@ pub use reference_error::ReferenceError;
 pub use registry::Registry;
 pub use resolve::Resolved;
 pub use settings::{Proxies, Settings, Timing};
-pub use shown::{MAX_SHOWN, Shown};
+pub use strangers::{MAX_SHOWN, Shown};

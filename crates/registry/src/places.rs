@@ -3,10 +3,9 @@
 //! The threat: a registry, or whoever answers for it, sends us (and our passwords) to another's server, to plain text,
 //! or to a service that only this machine can reach.
 
+use strangers::Shown;
 use thiserror::Error;
 use url::{Host, Url};
-
-use crate::shown::Shown;
 
 /// Why a place is not asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

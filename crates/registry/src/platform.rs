@@ -3,9 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use strangers::Shown;
 use thiserror::Error;
-
-use crate::shown::Shown;
 
 /// An operating system and a processor, in the names of the OCI: `linux/amd64`, `linux/arm/v7`.
 ///

@@ -6,12 +6,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use strangers::Shown;
 use url::Url;
 
 use crate::digest::Digest;
 use crate::places::is_loopback;
 use crate::reference_error::ReferenceError;
-use crate::shown::Shown;
 
 /// What a name without a registry means.
 pub(crate) const DOCKER_HUB: &str = "docker.io";

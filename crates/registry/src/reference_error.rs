@@ -1,9 +1,9 @@
 //! What can be wrong with a reference, and what to write instead.
 
+use strangers::Shown;
 use thiserror::Error;
 
 use crate::digest::DigestError;
-use crate::shown::Shown;
 
 /// Why a text names no image.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

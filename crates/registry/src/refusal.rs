@@ -2,9 +2,9 @@
 
 use reqwest::StatusCode;
 use serde::Deserialize;
+use strangers::Shown;
 
 use crate::error::PullError;
-use crate::shown::Shown;
 use crate::transport::Answer;
 
 /// The most that is read of a server's explanation.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use reqwest::StatusCode;
 use reqwest::header::{LOCATION, WWW_AUTHENTICATE};
+use strangers::Shown;
 use url::Url;
 
 use crate::authorization::{Authorization, Identity};
@@ -15,7 +16,6 @@ use crate::places::{self, Reach};
 use crate::reference::Reference;
 use crate::refusal;
 use crate::settings::Settings;
-use crate::shown::Shown;
 use crate::token;
 use crate::transport::{Answer, Question, Transport};
 

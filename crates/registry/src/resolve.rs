@@ -1,6 +1,7 @@
 //! From a reference to the one manifest that it means here.
 
 use reqwest::header::CONTENT_TYPE;
+use strangers::Shown;
 
 use crate::digest::Digest;
 use crate::document::{self, Descriptor, Document, MAX_DOCUMENT, Manifest};
@@ -11,7 +12,6 @@ use crate::places::Reach;
 use crate::platform::Platform;
 use crate::reference::Reference;
 use crate::registry::Registry;
-use crate::shown::Shown;
 
 /// What a registry calls the digest of what it sends.
 const CONTENT_DIGEST: &str = "docker-content-digest";

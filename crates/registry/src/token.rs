@@ -8,6 +8,7 @@ use reqwest::StatusCode;
 use reqwest::header::LOCATION;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
+use strangers::Shown;
 use url::{Url, form_urlencoded};
 
 use crate::authorization::{Authorization, Identity};
@@ -16,7 +17,6 @@ use crate::error::PullError;
 use crate::places::{self, Unsafe};
 use crate::reference::Reference;
 use crate::refusal;
-use crate::shown::Shown;
 use crate::transport::{Answer, Question, Transport};
 
 const MAX_TOKEN_ANSWER: u64 = 1 << 20;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, AsHeaderName, CONTENT_TYPE};
 use reqwest::{Client, ClientBuilder, Method, Response, StatusCode, redirect};
 use secrecy::{ExposeSecret as _, SecretString};
+use strangers::Shown;
 use tokio::time::{sleep, timeout};
 use url::Url;
 
@@ -14,8 +15,6 @@ use crate::authorization::Authorization;
 use crate::error::{Cause, PullError};
 use crate::places;
 use crate::settings::{Proxies, Settings, Timing};
-use crate::shown::Shown;
-use crate::tls;
 
 /// How often a request is repeated.
 const RETRIES: u32 = 2;
@@ -50,7 +49,7 @@ pub(crate) struct Answer {
 
 impl Transport {
     pub(crate) fn new(settings: Settings) -> Result<Self, PullError> {
-        let config = tls::trusting_nobody().map_err(|error| PullError::Tls(Cause::new(&error.to_string())))?;
+        let config = strangers::trusting_nobody().map_err(|error| PullError::Tls(Cause::new(&error.to_string())))?;
         // What `localhost` means is not for a resolver to say (RFC 6761, section 6.3). Port 0 stands for the address'.
         let here = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))];
         let plain = client(config, &settings).no_proxy().resolve_to_addrs("localhost", &here);
@@ -102,7 +101,7 @@ impl Transport {
         if let Some(client) = self.secure.get() {
             return Ok(client);
         }
-        let config = tls::trusting(&self.settings.authorities);
+        let config = strangers::trusting(&self.settings.authorities);
         let config = config.map_err(|error| PullError::Tls(Cause::new(&error.to_string())))?;
         let mut builder = client(config, &self.settings).https_only(true);
         for (host, address) in &self.settings.addresses {

@@ -2,8 +2,6 @@
 //!
 //! Ours run their commands in sandboxes; Inspect's run them as plain processes ("local"), which is the fastest it has.
 
-mod watch;
-
 use std::error::Error;
 use std::fmt;
 use std::fmt::Write as _;
@@ -14,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::watch::{Cost, watched};
+use crate::watch::{Cost, watched};
 
 /// What Inspect is asked to do; its arguments are the kind, the number of samples and of calls.
 const PEER: &str = include_str!("peer.py");
@@ -78,7 +76,7 @@ impl fmt::Display for Comparison {
 }
 
 /// Our command and Inspect's Python, as the lanes build and install them.
-fn programs() -> Result<(PathBuf, Result<PathBuf, String>), Box<dyn Error>> {
+pub(crate) fn programs() -> Result<(PathBuf, Result<PathBuf, String>), Box<dyn Error>> {
     let own = std::env::current_exe()?;
     let ours = own.with_file_name("ringfence");
     if !ours.exists() {

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Mutex;
 
-use super::eval_display::Shown;
+use super::eval_display::Board;
 use crate::printer::{Look, Page, Printer, plain, sanitise, span};
 
 /// The longest answer.
@@ -22,12 +22,12 @@ const LONGEST: usize = 16 << 10;
 pub(super) struct Terminal {
     /// One question after the other.
     keyboard: Mutex<Receiver>,
-    shown: Arc<Shown>,
+    board: Arc<Board>,
 }
 
 impl Terminal {
     /// None where nobody sits. Must be called in a runtime.
-    pub(super) fn open(shown: Arc<Shown>) -> Option<Self> {
+    pub(super) fn open(board: Arc<Board>) -> Option<Self> {
         use std::io::IsTerminal as _;
         if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
             return None;
@@ -36,7 +36,7 @@ impl Terminal {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let keyboard = File::from(open("/dev/tty", flags, Mode::empty()).ok()?);
         // A terminal is waited for and read like a pipe.
-        Some(Self { keyboard: Mutex::new(Receiver::from_file_unchecked(keyboard).ok()?), shown })
+        Some(Self { keyboard: Mutex::new(Receiver::from_file_unchecked(keyboard).ok()?), board })
     }
 }
 
@@ -44,7 +44,7 @@ impl Person for Terminal {
     fn ask<'a>(&'a self, question: &'a Question) -> Replying<'a> {
         Box::pin(async move {
             let mut keyboard = self.keyboard.lock().await;
-            let _paused = self.shown.pause();
+            let _paused = self.board.pause();
             show(question);
             // Whatever was typed before the question was there is no answer to it.
             let _ = tcflush(&*keyboard, QueueSelector::IFlush);

@@ -7,6 +7,10 @@ mod doctor;
 mod env_file;
 mod eval;
 mod eval_display;
+mod eval_obstacle;
+mod eval_prepare;
+mod eval_run;
+mod eval_table;
 mod exec;
 mod images;
 mod input;
@@ -16,8 +20,16 @@ mod network;
 mod network_log;
 mod plan;
 mod progress;
+mod retry;
 mod run;
 mod sandboxes;
+mod score;
+mod score_line;
+mod set;
+mod set_logs;
+mod set_manifest;
+mod set_plot;
+mod set_tasks;
 mod snapshots;
 mod stream;
 mod terminal;
@@ -40,6 +52,9 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Profile(ProfileCommand::Choose(arguments)) => choose::choose(&arguments, printer),
         Command::Plan { document } => plan::plan(document, printer),
         Command::Eval(arguments) => eval::run(&arguments, printer),
+        Command::Score(arguments) => score::run(&arguments, printer),
+        Command::EvalRetry(arguments) => retry::run(&arguments, printer),
+        Command::EvalSet(arguments) => set::run(&arguments, printer),
         Command::Log(command) => logs::run(command, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
         Command::Verify(arguments) => verify::run(&arguments, printer),

@@ -1,6 +1,11 @@
 //! What tests of images share: the command with a store of its own, layouts, and a registry on loopback.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part; a test may stop at its own set-up")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "each test program uses a part; a test may stop at its own set-up, and says its seed"
+)]
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -12,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use image::Digest;
 
 pub(crate) mod evaluation;
+pub(crate) mod logs;
 pub(crate) mod terminal;
 
 pub(crate) fn is_root() -> bool {

@@ -208,7 +208,8 @@ impl Gate {
             return false;
         }
         let arguments = [("host".to_owned(), json!(name.to_string()))].into_iter().collect();
-        let call = ToolCall { id: "network".into(), function: "network".into(), arguments, parse_error: None };
+        let call =
+            ToolCall { id: "network".into(), function: "network".into(), arguments, parse_error: None, written: None };
         let (_, answer) = self.chain(&Asked::Name(name), &call, of_name).await;
         answer.decision == Decision::Approve
     }

@@ -16,6 +16,7 @@ mod policy;
 mod predicate;
 #[cfg(test)]
 mod tests;
+mod unaskable;
 mod view;
 mod words;
 
@@ -25,7 +26,7 @@ pub use person::{About, Choice, Heard, Person, Question, Reply, Replying};
 pub use policy::{Named, Policy, PolicyError};
 pub use view::{Mark, View};
 
-fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -132,7 +132,7 @@ mod tests {
 
     fn call(command: &str) -> ToolCall {
         let Value::Object(arguments) = json!({"command": command}) else { unreachable!() };
-        ToolCall { id: "1".into(), function: "bash".into(), arguments, parse_error: None }
+        ToolCall { id: "1".into(), function: "bash".into(), arguments, parse_error: None, written: None }
     }
 
     #[test]

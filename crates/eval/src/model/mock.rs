@@ -56,7 +56,8 @@ fn call(number: usize, index: usize, (name, arguments): &(String, Value)) -> Too
         Value::Null => (Map::new(), None),
         other => (Map::new(), Some(format!("the arguments are not a JSON object: {other}"))),
     };
-    ToolCall { id: format!("call_{}_{}", number + 1, index + 1), function: name.clone(), arguments, parse_error }
+    let id = format!("call_{}_{}", number + 1, index + 1);
+    ToolCall { id, function: name.clone(), arguments, parse_error, written: None }
 }
 
 impl Scripted<'_> {

@@ -7,13 +7,15 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::model::{Answer, CacheSettings, GenerateConfig, Model, Opened, PRICES_VARIABLE, PriceError, Prices, Request};
+use ::model::{
+    Answer, CacheSettings, GenerateConfig, Model, Opened, PRICES_VARIABLE, PriceError, Prices, ProviderTool, Request,
+};
 use secrecy::ExposeSecret as _;
-use serde_json::Value;
 use thiserror::Error;
 
 use crate::task::{MockReply, Sample, Task};
 
+pub(crate) use ::model::ToolInfo;
 use mock::Scripted;
 pub use roles::Models;
 
@@ -56,23 +58,6 @@ impl ModelError {
             cause = inner.source();
         }
         text
-    }
-}
-
-/// A tool, as a model is told about it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ToolInfo {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// What it does, in a sentence.
-    pub(crate) description: &'static str,
-    /// The schema of its arguments (JSON Schema).
-    pub(crate) parameters: Value,
-}
-
-impl From<&ToolInfo> for ::model::ToolInfo {
-    fn from(tool: &ToolInfo) -> Self {
-        Self { name: tool.name.into(), description: tool.description.into(), parameters: tool.parameters.clone() }
     }
 }
 
@@ -121,6 +106,11 @@ impl Chosen {
     /// Settings that it does not take.
     pub fn unsent(&self) -> &[&'static str] {
         self.remote.as_ref().map_or(&[], |opened| &opened.unsent)
+    }
+
+    /// Tools of its provider that can be switched on.
+    pub(crate) fn provider_tools(&self) -> &'static [ProviderTool] {
+        self.remote.as_ref().map_or(&[], |opened| opened.model.provider_tools())
     }
 
     /// Whether it is known what its answers cost.

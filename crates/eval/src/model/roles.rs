@@ -6,14 +6,14 @@ use ::model::GenerateConfig;
 use serde_json::{Value, json};
 
 use super::{Chosen, DEFAULT_MODEL, ModelError};
-use crate::task::{Role, Sample, Task};
+use crate::task::{Graders, Role, Sample, Scorer, Task};
 
 /// Who answers, in every role and sample.
 #[derive(Debug)]
 pub struct Models {
     agent: Chosen,
     roles: BTreeMap<String, Vec<Chosen>>,
-    /// Those that only samples name.
+    /// Those that only samples and scorers name.
     others: BTreeMap<String, Chosen>,
 }
 
@@ -45,7 +45,15 @@ impl Models {
             let in_roles = sample.own.model_roles.values().flat_map(|role| role.models.clone());
             sample.own.model.clone().into_iter().chain(in_roles).collect::<Vec<_>>()
         };
-        let names: BTreeSet<String> = task.dataset.samples.iter().flat_map(of_sample).collect();
+        let of_scorer = |scorer: &Scorer| match scorer {
+            Scorer::Graded(graded) => match &graded.graders {
+                Graders::Models(names) => names.clone(),
+                Graders::Role(_) => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        let graders = task.scorers.iter().flat_map(of_scorer);
+        let names: BTreeSet<String> = task.dataset.samples.iter().flat_map(of_sample).chain(graders).collect();
         let config = role_config(&task.generate, &GenerateConfig::default());
         let others = names.into_iter().map(|name| Ok((name.clone(), Chosen::find(&name, &config)?)));
         Ok(Self { agent, roles, others: others.collect::<Result<_, ModelError>>()? })
@@ -63,7 +71,6 @@ impl Models {
     }
 
     /// Who answers in a role in this sample, and how; the agent's model where nobody has the role. Never empty.
-    #[allow(dead_code, reason = "graders are the first to be asked")]
     pub(crate) fn role_of(&self, role: &str, sample: &Sample) -> Vec<(&Chosen, GenerateConfig)> {
         if let Some(own) = sample.own.model_roles.get(role) {
             let found = own.models.iter().filter_map(|name| self.others.get(name));
@@ -73,6 +80,11 @@ impl Models {
             Some(models) => models.iter().map(|chosen| (chosen, chosen.config.clone())).collect(),
             None => vec![self.agent_of(sample)],
         }
+    }
+
+    /// One that a sample or a scorer names.
+    pub(crate) fn named(&self, name: &str) -> Option<&Chosen> {
+        self.others.get(name)
     }
 
     fn all(&self) -> impl Iterator<Item = &Chosen> {

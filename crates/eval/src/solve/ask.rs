@@ -2,16 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use ::model::{Answer, GenerateConfig, Request, ToolChoice};
+use ::model::{Answer, GenerateConfig, ProviderTool, Request, ToolChoice};
 use log::event::What;
 use log::message::{ChatMessage, Choice, ModelOutput, Reply, StopReason};
-use serde_json::{Map, Value, json};
+use log::{Conversation, Repeated, Written};
+use serde_json::{Map, Value};
 
 use super::{Spent, State, Stop, Work, check};
 use crate::budget::{Budget, Used};
 use crate::display::Counters;
 use crate::journal::{Journal, now, unique};
 use crate::model::{ModelError, ToolInfo, Voice};
+use crate::provider_tools::{self, Given};
 
 /// Asks the agent's model once, within the limits; with these messages, or the sample's own.
 pub(super) async fn ask(
@@ -22,7 +24,7 @@ pub(super) async fn ask(
 ) -> Result<ChatMessage, Stop> {
     check(work, state)?;
     let sent = sent.unwrap_or(&state.messages);
-    let output = work.speaker.ask(sent, tools, &mut state.spent).await?;
+    let output = work.speaker.ask_with(sent, tools, &state.provider_tools, &mut state.spent).await?;
     let message = output.choices.first().map(|choice| choice.message.clone());
     let message = message.ok_or_else(|| Stop::Failed("the model gave no answer".into()))?;
     state.messages.push(message.clone());
@@ -49,25 +51,37 @@ pub(crate) struct Speaker<'a> {
 
 impl Speaker<'_> {
     /// Asks once. What the run may use up ends it; limits of the sample are the caller's.
+    #[allow(dead_code, reason = "graders are the first to be asked")]
     pub(crate) async fn ask(
         &self,
         messages: &[ChatMessage],
         tools: &[ToolInfo],
         spent: &mut Spent,
     ) -> Result<ModelOutput, Stop> {
+        self.ask_with(messages, tools, &[], spent).await
+    }
+
+    /// The same, with tools of the model's provider switched on.
+    pub(super) async fn ask_with(
+        &self,
+        messages: &[ChatMessage],
+        tools: &[ToolInfo],
+        provider_tools: &[ProviderTool],
+        spent: &mut Spent,
+    ) -> Result<ModelOutput, Stop> {
         if let Some(over) = self.budget.over() {
             return Err(Stop::Run(over.clone()));
         }
         let start = Instant::now();
-        let told: Vec<::model::ToolInfo> = tools.iter().map(Into::into).collect();
         let request = Request {
             messages,
-            tools: &told,
+            tools,
+            provider_tools,
             tool_choice: &ToolChoice::Auto,
             config: &self.config,
             scope: &self.scope,
         };
-        let asked = Asked { speaker: self, sent: messages, tools, start };
+        let asked = Asked { speaker: self, sent: messages, tools, provider_tools, start };
         let held = self.journal.hold();
         let answered = self.voice.generate(request).await;
         let answer = match answered {
@@ -86,7 +100,10 @@ impl Speaker<'_> {
         self.journal.waited(answer.waited);
         drop(held);
         let refused = answer.output.error.is_some();
+        let given = if answer.attempts == 0 { Given::Before } else { Given::Now };
         let output = asked.write(answer, None);
+        let calls = provider_tools::note(self.journal, self.voice.name(), &output, given, &mut spent.provider_calls);
+        (0..calls).for_each(|_| self.counters.add_tool_call());
         self.count(&output, refused, spent)?;
         Ok(output)
     }
@@ -114,19 +131,21 @@ struct Asked<'a> {
     speaker: &'a Speaker<'a>,
     sent: &'a [ChatMessage],
     tools: &'a [ToolInfo],
+    provider_tools: &'a [ProviderTool],
     start: Instant,
 }
 
 impl Asked<'_> {
     /// Writes down what came of it.
     fn write(&self, answer: Answer, error: Option<String>) -> ModelOutput {
-        let Self { speaker, sent, tools, start } = self;
+        let Self { speaker, sent, tools, provider_tools, start } = self;
         let worked = start.elapsed().saturating_sub(answer.waited).as_secs_f64();
         let mut output = answer.output;
         output.time = Some(worked);
-        let offered = tools
+        let own = provider_tools
             .iter()
-            .map(|tool| json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters}));
+            .map(|tool| Written::value(provider_tools::described(*tool), speaker.journal.redactor()));
+        let offered: Vec<Written> = speaker.journal.tools(tools).into_iter().chain(own).collect();
         let config = match serde_json::to_value(&speaker.config) {
             Ok(Value::Object(config)) => config,
             _ => Map::new(),
@@ -134,9 +153,9 @@ impl Asked<'_> {
         speaker.journal.event(What::Model {
             model: speaker.voice.name().to_owned(),
             role: speaker.role.map(str::to_owned),
-            input: recent(sent),
-            tools: offered.collect(),
-            tool_choice: Value::from(if tools.is_empty() { "none" } else { "auto" }),
+            input: recent(speaker.journal, sent),
+            tool_choice: Value::from(if offered.is_empty() { "none" } else { "auto" }),
+            tools: Repeated::Written(offered),
             config,
             output: output.clone(),
             retries: answer.attempts.checked_sub(1).filter(|retries| *retries > 0),
@@ -176,10 +195,12 @@ fn at_once(output: ModelOutput) -> Answer {
 /// thousands would be written thousands of times.
 const REPEATED: usize = 100;
 
-fn recent(messages: &[ChatMessage]) -> Vec<ChatMessage> {
-    let Some(left_out) = messages.len().checked_sub(REPEATED).filter(|count| *count > 0) else {
-        return messages.to_vec();
-    };
-    let note = ChatMessage::system(format!("({left_out} earlier messages are in the sample's own list)"));
-    std::iter::once(note).chain(messages[left_out..].iter().cloned()).collect()
+fn recent(journal: &Journal, messages: &[ChatMessage]) -> Conversation {
+    let left_out = messages.len().saturating_sub(REPEATED);
+    let mut written = journal.conversation(&messages[left_out..]);
+    if left_out > 0 {
+        let note = format!("({left_out} earlier messages are in the sample's own list)");
+        written.insert(0, Written::message(&ChatMessage::system(note), journal.redactor()));
+    }
+    Conversation::Written(written)
 }

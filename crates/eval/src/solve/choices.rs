@@ -39,15 +39,18 @@ pub(super) fn ask(sample: &Sample, state: &mut State) -> Result<(), Stop> {
 
 /// Reads which letter was chosen.
 pub(super) fn read(sample: &Sample, state: &mut State) {
-    let text = state.completion().to_owned();
+    state.chosen = Some(chosen(state.completion(), sample.choices.len()).into_iter().collect());
+}
+
+/// Which of so many choices an answer names.
+pub(crate) fn chosen(answer: &str, choices: usize) -> Option<usize> {
     let stated =
-        text.lines().rev().find_map(|line| line.trim().to_uppercase().strip_prefix("ANSWER:").map(str::to_owned));
-    let said = stated.unwrap_or_else(|| text.trim().to_uppercase());
+        answer.lines().rev().find_map(|line| line.trim().to_uppercase().strip_prefix("ANSWER:").map(str::to_owned));
+    let said = stated.unwrap_or_else(|| answer.trim().to_uppercase());
     let found: Vec<char> = said.chars().filter(char::is_ascii_uppercase).collect();
     // One letter, and nothing that could be a word.
-    let index = match found.as_slice() {
-        [one] => (0..sample.choices.len()).find(|index| letter(*index) == *one),
+    match found.as_slice() {
+        [one] => (0..choices).find(|index| letter(*index) == *one),
         _ => None,
-    };
-    state.chosen = Some(index.into_iter().collect());
+    }
 }

@@ -12,6 +12,7 @@ mod template;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ::model::ProviderTool;
 use log::event::EvalError;
 use log::message::{ChatMessage, ModelOutput, Usage};
 use profile::Plan;
@@ -21,12 +22,14 @@ use crate::approval::Gate;
 use crate::budget::{Budget, Over, Used};
 use crate::journal::{Journal, unique};
 use crate::model::{ModelError, ToolInfo};
+use crate::provider_tools;
 use crate::task::{Input, Limits, Sample, Solver, Task};
 use crate::tools::{Kit, Tool};
 
 pub(crate) use ask::Speaker;
 use ask::ask;
-pub(crate) use choices::letters;
+pub(crate) use choices::{chosen, letters};
+pub(crate) use template::fill_with;
 
 /// What a sample has come to.
 #[derive(Debug, Clone)]
@@ -40,6 +43,8 @@ pub(crate) struct State {
     /// What the agent and all others have used.
     pub(crate) spent: Spent,
     pub(crate) tool_calls: u64,
+    /// Tools of the model's provider that the solver at work has.
+    provider_tools: Vec<ProviderTool>,
     /// Limits that were said to be near.
     neared: Vec<&'static str>,
     /// What the run's budget knows of already.
@@ -53,6 +58,8 @@ pub(crate) struct Spent {
     pub(crate) by_model: BTreeMap<String, Usage>,
     /// By role, without the agent.
     pub(crate) by_role: BTreeMap<String, Usage>,
+    /// How often tools of the model's provider were used, as far as it told.
+    pub(crate) provider_calls: BTreeMap<&'static str, u64>,
     /// By the agent alone: what the sample's own limits are about.
     agent: Usage,
 }
@@ -77,6 +84,12 @@ pub(crate) enum Stop {
     Run(Over),
     /// It failed.
     Failed(String),
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
 }
 
 impl From<ModelError> for Stop {
@@ -133,6 +146,7 @@ impl State {
             chosen: None,
             spent: Spent::default(),
             tool_calls: 0,
+            provider_tools: Vec::new(),
             neared: Vec::new(),
             reported: (0, Duration::ZERO),
         }
@@ -175,6 +189,7 @@ async fn solve_all(work: &Work<'_>, state: &mut State) -> Result<(), Stop> {
     for solver in &work.task.solvers {
         let name = name_of(solver);
         let _span = work.journal.span("solver", name);
+        state.provider_tools = provider_tools::offered(work.plan, solver);
         match solver {
             Solver::Generate => {
                 generate(work, state, &[]).await?;

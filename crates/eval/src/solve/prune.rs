@@ -89,6 +89,7 @@ mod tests {
             function: "bash".into(),
             arguments: serde_json::Map::new(),
             parse_error: None,
+            written: None,
         };
         let tool_calls = (!calls.is_empty()).then(|| calls.iter().map(call).collect());
         ChatMessage::Assistant(Reply { id: None, content: content.into(), source: None, tool_calls, model: None })

@@ -5,19 +5,16 @@ use serde_json::{Map, Value};
 
 use super::State;
 
-/// Fills `{prompt}` and names of the metadata. A name that nobody knows stays as it is written.
-pub(super) fn fill(template: &str, prompt: Option<&str>, metadata: &Map<String, Value>) -> String {
+/// Fills every `{name}` that `value` knows, in one pass: nothing that is filled in is filled itself. A name that nobody knows
+/// stays as it is written.
+pub(crate) fn fill_with(template: &str, value: &dyn Fn(&str) -> Option<String>) -> String {
     let mut filled = String::new();
     let mut rest = template;
     while let Some(at) = rest.find('{') {
         filled.push_str(&rest[..at]);
         rest = &rest[at..];
         let name = rest[1..].find('}').map(|end| &rest[1..=end]);
-        let value = name.and_then(|name| match (name, prompt) {
-            ("prompt", Some(prompt)) => Some(prompt.to_owned()),
-            _ => metadata.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
-        });
-        if let (Some(name), Some(value)) = (name, value) {
+        if let (Some(name), Some(value)) = (name, name.and_then(value)) {
             filled.push_str(&value);
             rest = &rest[name.len() + 2..];
         } else {
@@ -26,6 +23,14 @@ pub(super) fn fill(template: &str, prompt: Option<&str>, metadata: &Map<String, 
         }
     }
     filled + rest
+}
+
+/// Fills `{prompt}` and names of the metadata.
+pub(super) fn fill(template: &str, prompt: Option<&str>, metadata: &Map<String, Value>) -> String {
+    fill_with(template, &|name| match (name, prompt) {
+        ("prompt", Some(prompt)) => Some(prompt.to_owned()),
+        _ => metadata.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+    })
 }
 
 /// Puts the last question into other words.

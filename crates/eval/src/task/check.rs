@@ -2,8 +2,10 @@
 
 use profile::source::Complaints;
 use profile::{Located, Problem};
+use serde_json::Value;
 
-use super::{Sample, Scorer, Solver};
+use super::{Metric, Rubric, Sample, Scorer, Solver, Task};
+use crate::score::group_name;
 
 /// Choices are shown as the letters from A to Z.
 const MAX_CHOICES: usize = 26;
@@ -36,11 +38,40 @@ pub(super) fn together(
     }
 }
 
+/// Complains about samples that do not say what a metric asks about them.
+pub(super) fn measurable(metrics: &Located<Vec<Metric>>, samples: &[Sample], complaints: &Complaints) {
+    for metric in &metrics.value {
+        tell(metrics.place, samples, complaints, |sample| unmeasured(metric, sample));
+    }
+}
+
+/// Why a sample cannot be judged, or told apart from others.
+pub(crate) fn why_not(task: &Task, sample: &Sample) -> Option<String> {
+    let unjudged = task.scorers.iter().find_map(|scorer| judged(scorer, sample));
+    unjudged.or_else(|| task.metrics.iter().find_map(|metric| unmeasured(metric, sample)))
+}
+
+/// Why a metric can say nothing about a sample.
+fn unmeasured(metric: &Metric, sample: &Sample) -> Option<String> {
+    let missing = |key: &&str| matches!(sample.metadata.get(*key), None | Some(Value::Null));
+    if let Some(key) = metric.asks().into_iter().find(missing) {
+        return Some(format!("has no `{key}` in its `metadata`, by which a metric tells samples apart"));
+    }
+    let key = metric.has_all_of()?;
+    let named = sample.metadata.get(key).is_some_and(|value| group_name(value) == "all");
+    named.then(|| format!("is in a group called `all`, which is the name of all groups (by `{key}`)"))
+}
+
 /// Why a sample cannot be judged.
 fn judged(scorer: &Scorer, sample: &Sample) -> Option<String> {
     let name = match scorer {
         Scorer::Script { .. } => return None,
         Scorer::Exact => "exact",
+        Scorer::F1 { .. } => "f1",
+        Scorer::Graded(graded) => match graded.rubric {
+            Rubric::Question => "model_graded_qa",
+            Rubric::Fact => "model_graded_fact",
+        },
         Scorer::Includes { .. } => "includes",
         Scorer::Match { .. } => "match",
         Scorer::Pattern { .. } => "pattern",

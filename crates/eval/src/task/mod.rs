@@ -10,11 +10,15 @@ mod columns;
 mod content;
 mod dataset;
 mod dollars;
+mod epochs;
 mod files;
 mod generate;
+mod graded;
 mod json;
+mod judging;
 mod kinds;
 mod limits;
+mod metrics;
 mod mock;
 mod overrides;
 mod own;
@@ -24,8 +28,10 @@ mod records;
 mod roles;
 mod sample;
 mod scorer;
+mod scoring;
 mod shuffle;
 mod solver;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod when;
@@ -38,9 +44,15 @@ use model::GenerateConfig;
 use profile::Document;
 use serde_json::{Map, Value};
 
+pub(crate) use check::why_not;
 pub use dollars::{Dollars, ParseDollarsError};
 pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
+pub use judging::{AllGroups, Epochs, Graded, Graders, Location, Metric, Reducer, Rubric, Scorer, Vote};
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
+pub(crate) use scorer::PATTERN_SIZE;
+pub use scoring::Scoring;
+pub use sources::Sources;
+pub(crate) use sources::sha256;
 
 /// A task, as its file and the command line say.
 #[derive(Debug, Clone)]
@@ -57,6 +69,8 @@ pub struct Task {
     pub solvers: Vec<Solver>,
     /// How the answer is judged; may be empty.
     pub scorers: Vec<Scorer>,
+    /// What the scores of all samples come to; never empty.
+    pub metrics: Vec<Metric>,
     /// How often each sample is asked.
     pub epochs: Epochs,
     /// Limits beside those of the document.
@@ -79,6 +93,8 @@ pub struct Task {
     pub metadata: Map<String, Value>,
     /// The parameters in force, by name.
     pub parameters: BTreeMap<String, Value>,
+    /// What it was read from.
+    pub sources: Sources,
 }
 
 /// The samples of a task.
@@ -217,74 +233,6 @@ pub struct Iterative {
     pub continue_message: Option<String>,
     /// What it is told first.
     pub instructions: Option<String>,
-}
-
-/// How an answer is judged.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Scorer {
-    /// It is the target, but for space, case and punctuation.
-    Exact,
-    /// It holds the target.
-    Includes {
-        /// Whether case matters not.
-        ignore_case: bool,
-    },
-    /// It begins or ends with the target.
-    Match {
-        /// Where.
-        location: Location,
-        /// Whether case matters not.
-        ignore_case: bool,
-    },
-    /// What a regular expression finds in it is the target.
-    Pattern {
-        /// The expression; its first group, or all of it.
-        pattern: String,
-        /// Whether case matters not.
-        ignore_case: bool,
-    },
-    /// The letter that was chosen is right.
-    Choice,
-    /// A script in the sandbox says, after the agent: exit code 0 is right; a number on its last line is the score.
-    Script {
-        /// Run by `sh`; `$ANSWER` and `$TARGET` are set.
-        script: String,
-        /// Milliseconds.
-        timeout: u64,
-    },
-}
-
-/// Where a target is looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Location {
-    /// At the beginning.
-    Begin,
-    /// At the end.
-    End,
-    /// Anywhere.
-    Any,
-    /// All of it.
-    Exact,
-}
-
-/// How often each sample is asked, and what is made of the scores.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Epochs {
-    /// At least 1.
-    pub count: u32,
-    /// Never empty; the first counts.
-    pub reducers: Vec<Reducer>,
-}
-
-/// What is made of the scores of one sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reducer {
-    /// Their mean.
-    Mean,
-    /// The most frequent.
-    Mode,
-    /// The best.
-    Max,
 }
 
 /// What one sample may use up, beside the document's limits.

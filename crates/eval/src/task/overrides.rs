@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use profile::{Problem, Problems};
 
-use super::scorer::MOST_EPOCHS;
-use super::{Limits, Role, RunLimits, Task, roles};
+use super::epochs::MOST_EPOCHS;
+use super::{Epochs, Limits, Role, RunLimits, Task, roles};
 
 /// What the command line may say; absent means what the file says.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,6 +45,12 @@ pub struct Slice {
 #[error("`{0}` is not a number of samples, such as 10, or positions, such as 5-10")]
 pub struct ParseSliceError(String);
 
+impl std::fmt::Display for Slice {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}-{}", self.first, self.last)
+    }
+}
+
 impl FromStr for Slice {
     type Err = ParseSliceError;
 
@@ -78,6 +84,9 @@ impl Task {
         }
         if let Some(count) = overrides.epochs.filter(|count| !(1..=MOST_EPOCHS).contains(count)) {
             problems.push(Problem::new(format!("epochs must be from 1 to {MOST_EPOCHS}, found {count}")));
+        }
+        if let Some(count) = overrides.epochs.filter(|count| *count > 0) {
+            problems.extend(Epochs { count, reducers: self.epochs.reducers.clone() }.too_few());
         }
         if overrides.model.as_ref().is_some_and(|model| model.trim().is_empty()) {
             problems.push(Problem::new("the model's name is empty"));

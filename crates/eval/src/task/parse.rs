@@ -8,16 +8,18 @@ use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
 
 use super::files::{Beside, Files, read_at_most};
 use super::parameters::Parameters;
+use super::sources::{Remembered, sha256};
 use super::{
-    Epochs, Limits, RunLimits, Solver, Task, amounts, base, check, dataset, generate, mock, parameters, roles, scorer,
-    solver, when,
+    Epochs, Limits, Metric, RunLimits, Solver, Sources, Task, amounts, base, check, dataset, generate, metrics, mock,
+    parameters, roles, scorer, solver, when,
 };
 
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "name",
     "dataset",
     "solver",
     "scorer",
+    "metrics",
     "epochs",
     "model",
     "model_roles",
@@ -38,12 +40,25 @@ const KEYS: &[&str] = &{
     }
     keys
 };
+/// What to do about a task that is not the same any more.
+const CHANGED: &str = "finished samples were made by the task as it was: run it anew with `ringfence eval`, bring the files \
+    back, or say --changed-task to keep them all the same";
 /// The longest name of a task.
 const MAX_NAME_CHARACTERS: usize = 100;
 
 impl Task {
     /// Reads a task's file and what it includes. `parameters` are what the command line gives.
     pub fn load(path: &Path, parameters: &BTreeMap<String, String>) -> Result<Self, Problems> {
+        Self::load_same(path, parameters, None)
+    }
+
+    /// The same, if it is still the task that it was. A file that is another one is not even looked into: nothing of it is
+    /// in any message.
+    pub fn load_same(
+        path: &Path,
+        parameters: &BTreeMap<String, String>,
+        expected: Option<&Sources>,
+    ) -> Result<Self, Problems> {
         let origin = path.display().to_string();
         let failed = |error: std::io::Error| Problems {
             origin: origin.clone(),
@@ -51,9 +66,22 @@ impl Task {
         };
         let most = u64::try_from(MAX_DOCUMENT_BYTES).unwrap_or(u64::MAX);
         let bytes = read_at_most(path, most).map_err(failed)?;
+        let changed = |what: &str| Problems {
+            origin: origin.clone(),
+            problems: vec![Problem::new(format!("{what} since the log was made")).hint(CHANGED)],
+        };
+        if expected.is_some_and(|expected| expected.task != sha256(&bytes)) {
+            return Err(changed("the task file has changed"));
+        }
         let text = String::from_utf8(bytes).map_err(|error| failed(std::io::Error::other(error)))?;
         let files = Beside::task(path).map_err(failed)?;
-        Self::parse(origin, &text, parameters, &files)
+        let files = Remembered::new(&files);
+        let mut task = Self::parse(origin.clone(), &text, parameters, &files)?;
+        task.sources = files.sources(text.as_bytes());
+        if expected.is_some_and(|expected| *expected != task.sources) {
+            return Err(changed("a file that the task includes has changed"));
+        }
+        Ok(task)
     }
 
     /// Reads a task; `origin` names it in messages, `files` are those beside it.
@@ -126,6 +154,10 @@ fn read(
         None => vec![Located::nowhere(Solver::Generate)],
     };
     let scorers = fields.take("scorer").map(|node| scorer::read(node, complaints, files)).unwrap_or_default();
+    let metrics = match fields.take("metrics") {
+        Some(node) => Located::at(node.place, metrics::read(node, complaints)),
+        None => Located::nowhere(Metric::defaults()),
+    };
     let epochs = fields.take("epochs").map(|node| Epochs::read(node, complaints)).unwrap_or_default();
     let model = amounts::words(&mut fields, "model");
     let generate = fields.take("generate").map(|node| generate::read(node, complaints)).unwrap_or_default();
@@ -145,6 +177,7 @@ fn read(
     // What could not be read would be missed here too.
     if complaints.is_empty() {
         check::together(&solvers, &scorers, &dataset.samples, complaints);
+        check::measurable(&metrics, &dataset.samples, complaints);
     }
     Some(Task {
         name,
@@ -153,6 +186,7 @@ fn read(
         dataset,
         solvers: solvers.into_iter().map(|solver| solver.value).collect(),
         scorers: scorers.into_iter().map(|scorer| scorer.value).collect(),
+        metrics: metrics.value,
         epochs,
         limits,
         run_limits,
@@ -164,6 +198,7 @@ fn read(
         tags,
         metadata,
         parameters: in_force(parameters, complaints),
+        sources: Sources::default(),
     })
 }
 

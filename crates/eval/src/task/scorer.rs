@@ -1,27 +1,30 @@
-//! `scorer:`, one or several, and `epochs:`.
+//! `scorer:`, one or several.
 
 use std::str::FromStr;
 
-use profile::source::{Complaints, Fields, Node, Value, parsed};
+use profile::source::{Complaints, Fields, Node, text};
 use profile::{Located, Millis, Problem};
 
-use super::amounts::{count, count_of, text_or_file, words};
+use super::amounts::{text_or_file, words};
 use super::files::Files;
 use super::kinds::{self, Kind};
-use super::{Epochs, Location, Reducer, Scorer};
+use super::{Location, Rubric, Scorer, graded};
 
 const KINDS: &[Kind] = &[
     ("exact", &["kind"]),
     ("includes", &["kind", "ignore_case"]),
-    ("match", &["kind", "location", "ignore_case"]),
+    ("f1", &["kind", "stop_words"]),
+    ("match", &["kind", "location", "ignore_case", "numeric"]),
     ("pattern", &["kind", "pattern", "ignore_case"]),
     ("choice", &["kind"]),
     ("script", &["kind", "script", "timeout"]),
+    ("model_graded_qa", graded::KEYS),
+    ("model_graded_fact", graded::KEYS),
 ];
 /// How long a script may judge when nobody says, in milliseconds.
 const SCRIPT_TIMEOUT: u64 = 60_000;
-/// The most epochs that a task may have.
-pub(super) const MOST_EPOCHS: u32 = 10_000;
+/// The largest regular expression, as it is compiled: those that are used are held to the same.
+pub(crate) const PATTERN_SIZE: usize = 1 << 20;
 
 /// Reads all of them.
 pub(super) fn read(node: Node, complaints: &Complaints, files: &dyn Files) -> Vec<Located<Scorer>> {
@@ -42,8 +45,16 @@ fn read_one(node: Node, complaints: &Complaints, files: &dyn Files) -> Option<Sc
         "includes" => Some(Scorer::Includes { ignore_case: ignore_case(&mut fields) }),
         "match" => {
             let location = fields.parsed::<Location>("location").map_or(Location::End, |location| location.value);
-            Some(Scorer::Match { location, ignore_case: ignore_case(&mut fields) })
+            let numeric = fields.truth("numeric").unwrap_or(false);
+            Some(Scorer::Match { location, ignore_case: ignore_case(&mut fields), numeric })
         }
+        "f1" => {
+            let stop_words = fields.list("stop_words").into_iter();
+            let stop_words = stop_words.filter_map(|node| Some(text(node, "stop_words", complaints)?.value)).collect();
+            Some(Scorer::F1 { stop_words })
+        }
+        "model_graded_qa" => Some(graded::read(Rubric::Question, &mut fields, files)),
+        "model_graded_fact" => Some(graded::read(Rubric::Fact, &mut fields, files)),
         "pattern" => {
             let ignore_case = ignore_case(&mut fields);
             read_pattern(&mut fields).map(|pattern| Scorer::Pattern { pattern, ignore_case })
@@ -62,14 +73,20 @@ fn read_pattern(fields: &mut Fields<'_>) -> Option<String> {
                 .hint("write {kind: pattern, pattern: \"ANSWER: (.*)\"}"),
         );
     }
-    let pattern = words(fields, "pattern")?;
-    if let Err(error) = regex::Regex::new(&pattern) {
+    expression(fields, "pattern")
+}
+
+/// A regular expression that can be used.
+pub(super) fn expression(fields: &mut Fields<'_>, key: &str) -> Option<String> {
+    let place = fields.place_of(key);
+    let pattern = words(fields, key)?;
+    if let Err(error) = regex::RegexBuilder::new(&pattern).size_limit(PATTERN_SIZE).build() {
         // The last line says what is wrong; those before draw the pattern.
         let said = error.to_string();
         let said = said.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
         fields.complaints().add(Problem {
             place,
-            message: format!("`pattern` is not a regular expression: {said}"),
+            message: format!("`{key}` is not a regular expression: {said}"),
             hint: Some("in single quotes, YAML leaves backslashes alone".into()),
         });
         return None;
@@ -101,53 +118,5 @@ impl FromStr for Location {
             "exact" => Ok(Self::Exact),
             _ => Err(format!("`{text}` is not a location: use begin, end, any, exact")),
         }
-    }
-}
-
-impl FromStr for Reducer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "mean" => Ok(Self::Mean),
-            "mode" => Ok(Self::Mode),
-            "max" => Ok(Self::Max),
-            _ => Err(format!("`{text}` is not a reducer: use mean, mode, max")),
-        }
-    }
-}
-
-impl Default for Epochs {
-    fn default() -> Self {
-        Self { count: 1, reducers: vec![Reducer::Mean] }
-    }
-}
-
-impl Epochs {
-    /// Reads `epochs:`, a number or `{count, reducer}`.
-    pub(super) fn read(node: Node, complaints: &Complaints) -> Self {
-        let mut epochs = Self::default();
-        if !matches!(node.value, Value::Map(_)) {
-            epochs.count = count_of(&node, "epochs", MOST_EPOCHS, complaints).unwrap_or(1);
-            return epochs;
-        }
-        let Some(mut fields) = Fields::open(node, "`epochs`", &["count", "reducer"], complaints) else { return epochs };
-        if !fields.has("count") {
-            complaints
-                .add(Problem::at(fields.place(), "`epochs` needs a `count`").hint("write {count: 3, reducer: mean}"));
-        }
-        epochs.count = count(&mut fields, "count", MOST_EPOCHS).unwrap_or(1);
-        if let Some(node) = fields.take("reducer") {
-            let place = node.place;
-            let nodes = kinds::one_or_many(node);
-            if nodes.is_empty() {
-                complaints.add(Problem::at(place, "`reducer` is empty").hint("write mean, mode or max"));
-            }
-            let reducers =
-                nodes.into_iter().filter_map(|node| parsed::<Reducer>(node, "reducer", complaints, |_| None));
-            epochs.reducers = reducers.map(|reducer| reducer.value).collect();
-        }
-        fields.close();
-        epochs
     }
 }

@@ -116,7 +116,7 @@ fn structure() {
         "profile: T0.H1.N2\ndataset:\nsolver:",
         "profile: T0.H1.N2\ndataset: [{input: a}]\nlimits: {mesages: 1, messages: 0, tokens: x, working_time: never, memory: lots, nonsense: 1}",
         "profile: T0.H1.N2\ndataset: [{input: a}]\nlimits: 7",
-        "profile: T0.H1.N2\ndataset: [{input: a}]\nepochs: {reducer: median}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nepochs: {reducer: middle}",
         "profile: T0.H1.N2\ndataset: [{input: a}]\nepochs: {count: 2.5, reducer: [], extra: 1}",
         "profile: T0.H1.N2\ndataset: [{input: a}]\nmetadata: {x: .nan}",
         "profile: T0.H1.N2\ndataset: [{input: a}]\nname: \"a\\nb\"",
@@ -181,6 +181,30 @@ fn solvers_and_scorers() {
         "profile: T0.H1.N2\ndataset: [{input: a, target: A}]\nsolver: multiple_choice\nscorer: choice",
         "profile: T0.H1.N2\ndataset: [{input: a, target: C, choices: [x, z]}]\nsolver: multiple_choice\nscorer: choice",
     ]));
+}
+
+#[test]
+fn judging() {
+    insta::assert_snapshot!(complaints(&[
+        "profile: T0.H1.N2\ndataset: [{input: a, target: b}]\nscorer: [{kind: f1, stop_words: x}, {kind: match, numeric: 1}, {kind: exact, numeric: true}]",
+        "profile: T0.H1.N2\ndataset: [{input: a, target: b}]\nscorer: {kind: model_graded_qa, template: 'no place', instructions: x, grade_pattern: '(', partial_credit: some, model: [], role: x}",
+        "profile: T0.H1.N2\ndataset: [{input: a, target: b}]\nscorer: {kind: model_graded_fact, template: '{answer}', instructions: x, reducer: best, model: [openai/x, ' '], include_history: 3}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nscorer: model_graded_fact",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nscorer: {kind: model_graded_qa, grade_pattern: '(?:(?:(?:\\w{500}){500}){500})'}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nmetrics: []",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nmetrics: [acuracy, 7, {mean: {x: 1}}, {stderr: {cluster: ''}}, {bootstrap: {resamples: 0, level: 95}}, {a: 1, b: 2}, {grouped: {}}]",
+        "profile: T0.H1.N2\ndataset: [{input: a, metadata: {k: 1}}]\nmetrics: [{grouped: {by: k, metrics: [{grouped: {by: k}}], all: some}}]",
+        "profile: T0.H1.N2\ndataset: [{input: a, metadata: {k: 1}}, {input: b}, {input: c, metadata: {k: null}}]\nmetrics: [{grouped: {by: k}}, {stderr: {cluster: missing}}]",
+        "profile: T0.H1.N2\ndataset: [{input: a, metadata: {k: all}}]\nmetrics: [{grouped: {by: k}}, {grouped: {by: k, all: none}}]",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nepochs: {count: 4, reducer: [pass_at_4, at_least_5, pass_at_9]}",
+        "profile: T0.H1.N2\ndataset: [{input: a}]\nepochs: {count: 4, reducer: [pass_at_0, at_least_x, best]}",
+    ]));
+    let task = task(
+        "dataset: [{input: a, target: b, metadata: {k: 1}}]\nscorer: [{kind: model_graded_qa, model: [a/b, c/d], reducer: mode}, {kind: model_graded_fact, role: judge}]\n\
+         metrics: [std, {bootstrap: {level: 0.5}}, {grouped: {by: k, metrics: [mean, bootstrap], all: groups}}]\n",
+    );
+    insta::assert_debug_snapshot!((&task.scorers, &task.metrics));
+    assert_eq!(self::task("dataset: [{input: a}]\n").metrics, Metric::defaults());
 }
 
 #[test]
@@ -398,7 +422,7 @@ proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(
         text in "\\PC*",
-        lines in proptest::collection::vec(("(profile|dataset|solver|scorer|mock|epochs|parameters|limits)", "[-\\[\\]{}a-z0-9:,'. \n]{0,40}"), 0..6),
+        lines in proptest::collection::vec(("(profile|dataset|solver|scorer|metrics|mock|epochs|parameters|limits)", "[-\\[\\]{}a-z0-9:,'. \n]{0,40}"), 0..6),
         data in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let written = lines.iter().map(|(key, value)| format!("{key}: {value}\n")).collect::<Vec<_>>().concat();
@@ -457,7 +481,7 @@ fn roles_limits_and_overrides() {
         "profile: T0.H1.N2\ndataset: [{input: a, overrides: {modl: x, generate: {max_connections: 3, cache: true}, limits: {time: 3, cost: 1e9}}}]",
         "profile: T0.H1.N2\ndataset: [{input: a, overrides: [x]}]",
     ]));
-    let mut task = self::task(
+    let mut task = task(
         "limits: {cost: 0.25, tokens: 100, run: {cost: 10, time: 1h}}\nmodel_roles: {grader: [a/b, c/d]}\nmodel: e/f\n\
         dataset: [{input: a, overrides: {model: g/h, model_roles: {grader: i/j}, limits: {tokens: 900, messages: 3}}}]\n",
     );

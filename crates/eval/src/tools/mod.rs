@@ -70,7 +70,7 @@ impl Tool {
 
     pub(crate) fn info(self) -> ToolInfo {
         let parameters = schema::schema(self.parameters());
-        ToolInfo { name: self.name(), description: self.description(), parameters }
+        ToolInfo { name: self.name().into(), description: self.description().into(), parameters }
     }
 }
 

@@ -9,9 +9,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use serde_json::value::RawValue;
 use serde_json::{Error, Map, Value};
 
-use crate::SampleName;
 use crate::place::Part;
 use crate::summary::summary;
+use crate::{LogError, SampleName};
 
 /// Larger documents are refused: one of their samples could be all of it.
 const LONGEST: u64 = 4 << 30;
@@ -95,6 +95,51 @@ pub(super) fn sample(file: &File, length: u64, id: &SampleName, epoch: u32) -> R
     let mut one = One(id.to_string(), epoch, None);
     read(file, length, &mut one)?;
     Ok(one.2)
+}
+
+/// Hands over each sample, as it is written.
+pub(super) fn every(file: &File, length: u64, take: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    struct Every<'a>(&'a mut dyn FnMut(&str));
+    impl Ask for Every<'_> {
+        fn wants_samples(&self) -> bool {
+            true
+        }
+        fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
+            (self.0)(sample.get());
+            Ok(())
+        }
+    }
+    read(file, length, &mut Every(take))
+}
+
+/// Why a walk over all samples ended early: what the taker said, or what is wrong with the document.
+pub(super) type Stopped = Result<LogError, Error>;
+
+/// Hands over each sample.
+pub(super) fn each(
+    file: &File,
+    length: u64,
+    take: &mut dyn FnMut(&SampleName, u32, &str) -> Result<(), LogError>,
+) -> Result<(), Stopped> {
+    struct Each<'a>(&'a mut dyn FnMut(&SampleName, u32, &str) -> Result<(), LogError>, Option<LogError>);
+    impl Ask for Each<'_> {
+        fn wants_samples(&self) -> bool {
+            self.1.is_none()
+        }
+        fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
+            // What has no name cannot have been asked for.
+            let Ok(key) = serde_json::from_str::<Key>(sample.get()) else { return Ok(()) };
+            self.1 = (self.0)(&key.id, key.epoch, sample.get()).err();
+            Ok(())
+        }
+    }
+    let mut each = Each(take, None);
+    let read = read(file, length, &mut each);
+    match (each.1, read) {
+        (Some(said), _) => Err(Ok(said)),
+        (None, Err(error)) => Err(Err(error)),
+        (None, Ok(())) => Ok(()),
+    }
 }
 
 /// The summary of each sample.

@@ -1,6 +1,8 @@
 //! Reads logs of both formats, ours and Inspect's. A log may be anybody's file, so what is held in memory is bounded.
 
 mod document;
+mod glance;
+mod samples;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,7 +13,10 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::zip::{self, Entry};
-use crate::{SampleName, Status, name};
+use crate::{Format, LogError, SampleName, Status, name, raw};
+
+pub use glance::Glance;
+pub use samples::Samples;
 
 /// The largest part of a log that is held in memory: a header, a list of summaries.
 const PART: u64 = 256 << 20;
@@ -99,6 +104,67 @@ impl Reader {
         let status = reader.header.get("status").cloned().unwrap_or_else(|| json!(Status::Started));
         reader.status = serde_json::from_value(status).map_err(reader.part(HEADER))?;
         Ok(reader)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it is kept.
+    pub fn format(&self) -> Format {
+        match self.kind {
+            Kind::Eval(_) => Format::Eval,
+            Kind::Json => Format::Json,
+        }
+    }
+
+    /// What is known of these samples without holding their events: in the order in which they are asked for, nothing for
+    /// those that are missing, cannot be read, or are not what their entry's name says.
+    pub fn glances(&self, wanted: &[(SampleName, u32)]) -> Result<Vec<Option<Glance>>, ReadError> {
+        let mut found: Vec<Option<Glance>> = Vec::new();
+        found.resize_with(wanted.len(), || None);
+        let walked = self.each(wanted, |index, content| {
+            if let (Some((id, epoch)), Some(place), Ok(content)) = (wanted.get(index), found.get_mut(index), content) {
+                *place = glance::read(id, *epoch, content);
+            }
+            Ok(())
+        });
+        match walked {
+            Ok(()) => Ok(found),
+            Err(LogError::Keep(error)) => Err(error),
+            Err(other) => Err(self.io(io::Error::other(other.to_string()))),
+        }
+    }
+
+    /// Hands over the content of each of these samples that is there, once. A zip's are opened one by one; a document is
+    /// read through once. Of two with the same name a zip has the last, a document the first.
+    pub(crate) fn each<W: Wanted>(
+        &self,
+        wanted: &[W],
+        mut take: impl FnMut(usize, io::Result<Box<dyn Read + '_>>) -> Result<(), LogError>,
+    ) -> Result<(), LogError> {
+        match &self.kind {
+            Kind::Eval(entries) => {
+                for (index, one) in wanted.iter().enumerate() {
+                    if let Some(entry) = entries.get(&one.entry()) {
+                        take(index, zip::open(&self.file, entry).map(|content| content as Box<dyn Read>))?;
+                    }
+                }
+                Ok(())
+            }
+            Kind::Json => {
+                let mut left: HashMap<String, usize> =
+                    wanted.iter().enumerate().map(|(index, one)| (one.entry(), index)).collect();
+                document::each(&self.file, self.length()?, &mut |id, epoch, sample| match left
+                    .remove(&name::entry(id, epoch))
+                {
+                    Some(index) => take(index, Ok(Box::new(sample.as_bytes()))),
+                    None => Ok(()),
+                })
+                .map_err(|error| error.unwrap_or_else(|source| self.part("samples")(source).into()))
+            }
+        }
     }
 
     /// Inspect's `EvalLog` without samples and reductions.
@@ -229,7 +295,8 @@ impl Reader {
         let mut text = Vec::new();
         let mut content = zip::open(&self.file, entry).map_err(|source| self.io(source))?;
         content.read_to_end(&mut text).map_err(|source| self.io(source))?;
-        serde_json::from_slice(&text).map(Some).map_err(self.part(part))
+        // Inspect writes numbers that JSON does not have.
+        serde_json::from_slice(&raw::lenient(&text)).map(Some).map_err(self.part(part))
     }
 
     fn copy(&self, entry: &Entry, out: &mut dyn Write) -> Result<(), ReadError> {
@@ -244,6 +311,24 @@ impl Reader {
     fn part(&self, part: &str) -> impl FnOnce(serde_json::Error) -> ReadError {
         let (path, part) = (self.path.clone(), part.to_owned());
         move |source| ReadError::Part { path, part, source }
+    }
+}
+
+/// Something that names a sample.
+pub(crate) trait Wanted {
+    /// The name of its entry.
+    fn entry(&self) -> String;
+}
+
+impl Wanted for (SampleName, u32) {
+    fn entry(&self) -> String {
+        name::entry(&self.0, self.1)
+    }
+}
+
+impl Wanted for Glance {
+    fn entry(&self) -> String {
+        name::entry(&self.id, self.epoch)
     }
 }
 

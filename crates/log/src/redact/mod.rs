@@ -174,63 +174,72 @@ impl Redactor {
         })
     }
 
-    /// A tool's arguments: by key at any depth, and whatever [`text`](Self::text) takes out.
-    pub fn arguments(&self, arguments: &mut Map<String, Value>) {
-        self.map(arguments, Where::Arguments);
+    /// A tool's arguments: by key at any depth, and whatever [`text`](Self::text) takes out. Says whether anything was.
+    pub fn arguments(&self, arguments: &mut Map<String, Value>) -> bool {
+        self.map(arguments, Where::Arguments)
     }
 
     /// Anything that is recorded: an event, a message, a whole sample. As [`text`](Self::text) does; and by key below every
-    /// `arguments`.
-    pub fn value(&self, value: &mut Value) {
-        self.walk(value, Where::Anything);
+    /// `arguments`. Says whether anything was taken out.
+    pub fn value(&self, value: &mut Value) -> bool {
+        self.walk(value, Where::Anything)
     }
 
-    fn walk(&self, value: &mut Value, place: Where) {
+    fn walk(&self, value: &mut Value, place: Where) -> bool {
         match value {
             Value::String(text) => self.string(text, Source::Text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.walk(item, place)),
+            // Every one of them, whatever was found before.
+            Value::Array(items) => items.iter_mut().fold(false, |changed, item| self.walk(item, place) | changed),
             Value::Object(map) => self.map(map, place),
-            Value::Number(number) if place == Where::Arguments => {
-                if let Cow::Owned(redacted) = self.text(&number.to_string()) {
+            Value::Number(number) if place == Where::Arguments => match self.text(&number.to_string()) {
+                Cow::Owned(redacted) => {
                     *value = redacted.into();
+                    true
                 }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+                Cow::Borrowed(_) => false,
+            },
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
     }
 
-    fn string(&self, text: &mut String, source: Source) {
-        if let Cow::Owned(redacted) = self.written(text, source) {
-            *text = redacted;
+    fn string(&self, text: &mut String, source: Source) -> bool {
+        match self.written(text, source) {
+            Cow::Owned(redacted) => {
+                *text = redacted;
+                true
+            }
+            Cow::Borrowed(_) => false,
         }
     }
 
     /// Arguments that are one text: JSON, or what a model took for it.
-    fn unread(&self, text: &mut String) {
+    fn unread(&self, text: &mut String) -> bool {
         match serde_json::from_str(text) {
             Ok(Value::Object(mut arguments)) => {
-                let before = arguments.clone();
-                self.arguments(&mut arguments);
-                if arguments != before {
+                let changed = self.arguments(&mut arguments);
+                if changed {
                     *text = Value::Object(arguments).to_string();
                 }
+                changed
             }
             _ => self.string(text, Source::Arguments),
         }
     }
 
-    fn map(&self, map: &mut Map<String, Value>, place: Where) {
+    fn map(&self, map: &mut Map<String, Value>, place: Where) -> bool {
+        let mut changed = false;
         for (key, value) in map.iter_mut() {
-            match (place, value) {
+            changed |= match (place, value) {
                 (Where::Arguments, value) if !value.is_null() && self.keys.contains(key) => {
                     add(&self.tally.keys);
                     *value = REDACTED.into();
+                    true
                 }
                 (Where::Anything, Value::String(text)) if key == "arguments" => self.unread(text),
                 (Where::Anything, value) if key == "arguments" => self.walk(value, Where::Arguments),
                 (place, Value::String(text)) if is_run(key, place) => self.string(text, Source::Executed),
                 (place, value) => self.walk(value, place),
-            }
+            };
         }
         // A secret can also be a key; that is rare, so maps are only made anew for it.
         let named: Vec<(String, String)> = map
@@ -240,11 +249,13 @@ impl Redactor {
                 Cow::Borrowed(_) => None,
             })
             .collect();
+        changed |= !named.is_empty();
         for (key, redacted) in named {
             if let Some(value) = map.remove(&key) {
                 map.insert(redacted, value);
             }
         }
+        changed
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::format::{self, Entry};
 use crate::place::{At, copy};
-use crate::squeeze::Squeezed;
+use crate::squeeze::{Kept, Squeezed};
 
 /// How long what is written may lie in memory only.
 const SYNC: Duration = Duration::from_secs(1);
@@ -68,11 +68,11 @@ impl Directory {
 }
 
 impl Archive {
-    /// Begins with some entries. The file appears with them, or not at all.
-    pub(crate) fn create(visible: &Path, hidden: &Path, first: Vec<Piece>) -> io::Result<Self> {
+    /// Begins, where nobody sees it. What is added before [`Archive::appear`] appears with it, or not at all.
+    pub(crate) fn begin(visible: &Path, hidden: &Path) -> io::Result<Self> {
         let front = lone(hidden)?;
         let back = front.try_clone()?;
-        let mut archive = Self {
+        Ok(Self {
             visible: visible.to_path_buf(),
             hidden: hidden.to_path_buf(),
             front,
@@ -82,17 +82,18 @@ impl Archive {
             entries: Directory::default(),
             staged: Vec::new(),
             synced: Instant::now(),
-        };
-        // If anything fails from here on, `Drop` removes the hidden file.
-        for piece in first {
-            archive.add(piece)?;
-        }
-        archive.write_directory(Vec::new())?;
-        appear(hidden, visible)?;
-        archive.publish();
-        archive.back = lone(hidden)?;
-        archive.back_end = 0;
-        Ok(archive)
+        })
+    }
+
+    /// Gives it its name, once: with everything that was added, and `passing` as in [`Archive::commit`].
+    pub(crate) fn appear(&mut self, passing: Vec<Piece>) -> io::Result<()> {
+        self.write_directory(passing)?;
+        self.back.sync_data()?;
+        appear(&self.hidden, &self.visible)?;
+        self.publish();
+        self.back = lone(&self.hidden)?;
+        self.back_end = 0;
+        Ok(())
     }
 
     /// Adds an entry that nobody sees before the next [`Archive::commit`].
@@ -197,12 +198,15 @@ fn lone(path: &Path) -> io::Result<File> {
 }
 
 fn write_piece(file: &File, offset: u64, piece: Piece) -> io::Result<(Entry, u64)> {
-    let Squeezed { file: content, compressed, size, crc } = piece.content;
+    let Squeezed { kept, compressed, size, crc } = piece.content;
     let entry = Entry { name: piece.name, method: format::ZSTD, crc, compressed, size, offset };
     let header = format::local_header(&entry);
     file.write_all_at(&header, offset)?;
     let start = offset + header.len() as u64;
-    copy(&content, 0, compressed, file, start)?;
+    match kept {
+        Kept::Memory(bytes) => file.write_all_at(&bytes, start)?,
+        Kept::File(content) => copy(&content, 0, compressed, file, start)?,
+    }
     Ok((entry, start + compressed))
 }
 

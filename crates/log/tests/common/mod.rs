@@ -78,6 +78,7 @@ fn call() -> ToolCall {
         function: "bash".into(),
         arguments: object(json!({"cmd": "ls /"})),
         parse_error: None,
+        written: None,
     }
 }
 
@@ -163,10 +164,11 @@ pub(crate) fn every_event() -> Vec<Event> {
             state: json!({"messages": [], "store": {}}),
         },
         What::Model {
+            role: Some("grader".into()),
             model: "mock/scripted".into(),
-            input: messages(),
+            input: messages().into(),
             tools: vec![json!({"name": "bash", "description": "runs", "parameters": {"type": "object", "properties":
-                {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})],
+                {"cmd": {"type": "string", "description": "what"}}, "required": ["cmd"], "additionalProperties": false}})].into(),
             tool_choice: json!("auto"),
             config: object(json!({"max_tokens": 100, "temperature": 0.5})),
             output: output(),
@@ -184,13 +186,14 @@ pub(crate) fn every_event() -> Vec<Event> {
                 value: json!("C"),
                 answer: Some("bin".into()),
                 explanation: Some("equal".into()),
+                reason: None,
                 metadata: Some(object(json!({"k": 1}))),
             },
             target: Some(vec!["bin".into(), "sbin".into()]),
             intermediate: true,
         },
         What::Score {
-            score: Score { value: json!(0.5), answer: None, explanation: None, metadata: None },
+            score: Score { value: json!(0.5), answer: None, explanation: None, reason: None, metadata: None },
             target: None,
             intermediate: false,
         },

@@ -29,13 +29,26 @@ pub(super) fn check(asked: &Asked) -> Vec<String> {
     for block in body.get("system").and_then(Value::as_array).into_iter().flatten() {
         text(&mut check, block);
     }
+    let mut beta = Vec::new();
     for tool in body.get("tools").and_then(Value::as_array).into_iter().flatten() {
-        // A tool with a `type` would be one of the provider.
+        // A tool with a `type` is one of the provider: https://docs.anthropic.com/en/docs/agents-and-tools/tool-use.
+        if !tool["type"].is_null() {
+            let known = [
+                json!({"type": "web_search_20250305", "name": "web_search"}),
+                json!({"type": "code_execution_20250825", "name": "code_execution"}),
+            ];
+            check.expect(asked.granting && known.contains(tool), &format!("a tool of the provider: {tool}"));
+            beta.extend((tool["name"] == "code_execution").then_some("code-execution-2025-08-25"));
+            continue;
+        }
         let fields = [("!name", Is::Text), ("description", Is::Text), ("!input_schema", Is::Object)];
         check.object(tool, "a tool", &fields);
         check.function_name(&tool["name"]);
         check.schema(&tool["input_schema"]);
     }
+    let asked_for: Vec<&str> =
+        asked.headers.iter().filter(|(name, _)| name == "anthropic-beta").map(|(_, value)| value.as_str()).collect();
+    check.expect(asked_for == beta, &format!("anthropic-beta is {asked_for:?}"));
     check.expect(body.contains_key("tools") || !body.contains_key("tool_choice"), "tool_choice without tools");
     if let Some(thinking) = body.get("thinking") {
         check.expect(!body.contains_key("temperature") && !body.contains_key("top_k"), "chance beside thinking");
@@ -63,7 +76,8 @@ fn messages(check: &mut Check, messages: &[Value]) {
     check.expect(messages.first().is_some_and(|first| first["role"] == "user"), "the first message is not the user's");
     let mut open: BTreeSet<String> = BTreeSet::new();
     let mut last = "";
-    for message in messages {
+    let (turns, mut under_way) = (messages.len(), None);
+    for (turn, message) in messages.iter().enumerate() {
         check.object(message, "a message", &[("!role", Is::Text), ("!content", Is::List)]);
         let role = message["role"].as_str().unwrap_or_default();
         check.expect(role != last, "roles do not alternate");
@@ -116,10 +130,28 @@ fn messages(check: &mut Check, messages: &[Value]) {
                     check.object(block, "a call", &fields);
                     check.expect(open.insert(block["id"].to_string()), "two calls have one id");
                 }
+                ("assistant", "server_tool_use") => {
+                    let fields = [
+                        ("!type", Is::Text),
+                        ("!id", Is::Text),
+                        ("!name", Is::Text),
+                        ("!input", Is::Object),
+                        ("cache_control", Is::Object),
+                    ];
+                    check.object(block, "a use", &fields);
+                    check.expect(under_way.replace(block["id"].clone()).is_none(), "two uses at once");
+                }
+                ("assistant", "web_search_tool_result" | "bash_code_execution_tool_result") => {
+                    let fields = [("!type", Is::Text), ("!tool_use_id", Is::Text), ("!content", Is::Any)];
+                    check.object(block, "what a use gave", &fields);
+                    check.expect(under_way.take().as_ref() == Some(&block["tool_use_id"]), "a result without a use");
+                }
                 (role, kind) => check.complain(format!("a {kind} of {role}")),
             }
         }
         check.expect(role == "assistant" || open.is_empty(), &format!("{open:?} have no result"));
+        // Only a turn that paused ends within a use, and then nothing comes after it.
+        check.expect(under_way.is_none() || turn + 1 == turns, "a use without a result");
     }
     check.expect(open.is_empty(), "calls without results");
 }

@@ -1,6 +1,6 @@
 //! `generateContent`: <https://ai.google.dev/api/generate-content>.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check::{Check, Is};
 use super::{Asked, KEY};
@@ -34,8 +34,15 @@ pub(super) fn check(asked: &Asked) -> Vec<String> {
             check.object(&config["thinkingConfig"], "thinkingConfig", &fields);
         }
     }
+    let (mut own, mut functions) = (false, false);
     for tool in body.get("tools").and_then(Value::as_array).into_iter().flatten() {
-        // Everything else would be a tool of the provider.
+        // https://ai.google.dev/gemini-api/docs/google-search and /code-execution.
+        if *tool == json!({"googleSearch": {}}) || *tool == json!({"codeExecution": {}}) {
+            check.expect(asked.granting, &format!("a tool of the provider: {tool}"));
+            own = true;
+            continue;
+        }
+        functions = true;
         check.object(tool, "a tool", &[("!functionDeclarations", Is::List)]);
         for function in tool["functionDeclarations"].as_array().into_iter().flatten() {
             let fields = [("!name", Is::Text), ("!description", Is::Text), ("parametersJsonSchema", Is::Object)];
@@ -44,11 +51,17 @@ pub(super) fn check(asked: &Asked) -> Vec<String> {
             check.schema(&function["parametersJsonSchema"]);
         }
     }
-    contents(&mut check, body["contents"].as_array().map_or(&[], Vec::as_slice));
+    if let Some(config) = body.get("toolConfig") {
+        let fields = [("!functionCallingConfig", Is::Object), ("includeServerSideToolInvocations", Is::Truth)];
+        check.object(config, "toolConfig", &fields);
+        // https://ai.google.dev/gemini-api/docs/generate-content/tool-combination.
+        check.expect(config["includeServerSideToolInvocations"].is_null() != (own && functions), "both kinds of tools");
+    }
+    contents(&mut check, own && functions, body["contents"].as_array().map_or(&[], Vec::as_slice));
     check.0
 }
 
-fn contents(check: &mut Check, contents: &[Value]) {
+fn contents(check: &mut Check, ids: bool, contents: &[Value]) {
     let mut open: Vec<String> = Vec::new();
     let mut last = "";
     for content in contents {
@@ -62,19 +75,30 @@ fn contents(check: &mut Check, contents: &[Value]) {
                 ("inlineData", Is::Object),
                 ("functionCall", Is::Object),
                 ("functionResponse", Is::Object),
+                ("executableCode", Is::Object),
+                ("codeExecutionResult", Is::Object),
+                ("toolCall", Is::Object),
+                ("toolResponse", Is::Object),
                 ("thoughtSignature", Is::Text),
             ];
             check.object(part, "a part", &fields);
-            let kinds = ["text", "inlineData", "functionCall", "functionResponse"];
-            check.expect(kinds.iter().filter(|kind| !part[**kind].is_null()).count() == 1, "a part is one thing");
+            let things =
+                part.as_object().map_or(0, |part| part.keys().filter(|key| *key != "thoughtSignature").count());
+            check.expect(things == 1, "a part is one thing");
+            let own = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse"];
+            check.expect(role == "model" || own.iter().all(|kind| part[*kind].is_null()), "a use of the user");
             if part["functionCall"].is_object() {
-                check.object(&part["functionCall"], "a call", &[("!name", Is::Text), ("!args", Is::Object)]);
+                let fields = [("!name", Is::Text), ("!args", Is::Object), ("id", Is::Text)];
+                check.object(&part["functionCall"], "a call", &fields);
+                check.expect(ids != part["functionCall"]["id"].is_null(), "calls beside uses have ids");
                 check.expect(role == "model", "a call of the user");
                 open.push(part["functionCall"]["name"].to_string());
             }
             if part["functionResponse"].is_object() {
                 let response = &part["functionResponse"];
-                check.object(response, "a result", &[("!name", Is::Text), ("!response", Is::Object)]);
+                let fields = [("!name", Is::Text), ("!response", Is::Object), ("id", Is::Text)];
+                check.object(response, "a result", &fields);
+                check.expect(ids != response["id"].is_null(), "results beside uses have ids");
                 let answered = response["name"].to_string();
                 let at = open.iter().position(|name| *name == answered);
                 check.expect(at.is_some() && role == "user", "a result without a call");

@@ -6,6 +6,7 @@ mod anthropic;
 mod check;
 mod google;
 mod openai;
+mod own;
 mod replies;
 mod responses;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+pub(crate) use own::{Own, used};
 pub(crate) use replies::{called, said, stopped, thought, uninvited, wrong_arguments};
 
 /// The key that every request must bring.
@@ -84,6 +86,7 @@ pub(crate) struct Fake {
 struct State {
     script: VecDeque<Next>,
     requests: Vec<Value>,
+    granting: bool,
     complaints: Vec<String>,
     under_way: usize,
     most_under_way: usize,
@@ -93,6 +96,13 @@ impl Fake {
     /// Starts a server that goes through this script, one reply after the other.
     pub(crate) fn start(api: Api, script: impl IntoIterator<Item = Next>) -> Self {
         Self::with_pace(api, script, Duration::ZERO)
+    }
+
+    /// The same, for clients that may switch the provider's own tools on.
+    pub(crate) fn granting(api: Api, script: impl IntoIterator<Item = Next>) -> Self {
+        let fake = Self::start(api, script);
+        lock(&fake.state).granting = true;
+        fake
     }
 
     /// The same, where every reply takes a while.
@@ -143,6 +153,8 @@ pub(crate) struct Asked {
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Value,
+    /// Whether the provider's own tools may be switched on.
+    pub(crate) granting: bool,
 }
 
 fn ask(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
@@ -158,12 +170,14 @@ fn ask(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
     let length = headers.iter().find(|(name, _)| name == "content-length")?.1.parse().ok()?;
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { line: line.trim_end().to_owned(), headers, body: serde_json::from_slice(&body).unwrap_or_default() })
+    let body = serde_json::from_slice(&body).unwrap_or_default();
+    Some(Asked { line: line.trim_end().to_owned(), headers, body, granting: false })
 }
 
 fn serve(api: Api, mut stream: TcpStream, state: &Mutex<State>, pace: Duration) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    while let Some(asked) = ask(&mut reader) {
+    while let Some(mut asked) = ask(&mut reader) {
+        asked.granting = lock(state).granting;
         let complaints = match api {
             Api::OpenAi => openai::check(&asked),
             Api::Responses => responses::check(&asked),

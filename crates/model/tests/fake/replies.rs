@@ -178,7 +178,7 @@ fn google(thought: Option<&str>, text: &str, calls: &[Call<'_>], stop: &str) -> 
     }
     parts.extend(calls.iter().map(|(_, name, args)| json!({"functionCall": {"name": name, "args": args}})));
     if let (Some(_), Some(part)) = (thought, parts.get_mut(1)) {
-        part["thoughtSignature"] = "signed-abc".into();
+        part["thoughtSignature"] = "c2lnbmVkLWFiYw==".into();
     }
     json!({
         "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": stop, "index": 0}],

@@ -25,8 +25,22 @@ pub(super) fn check(asked: &Asked) -> Vec<String> {
     ];
     let Some(body) = check.object(&asked.body, "the request", &fields) else { return check.0 };
     check.expect(body.get("store") == Some(&json!(false)), "the conversation is stored");
-    check.expect(body.get("include") == Some(&json!(["reasoning.encrypted_content"])), "include is something else");
+    let mut include = vec!["reasoning.encrypted_content"];
     for tool in body.get("tools").and_then(Value::as_array).into_iter().flatten() {
+        // https://platform.openai.com/docs/guides/tools-web-search, and /tools-code-interpreter.
+        let own = match tool["type"].as_str() {
+            Some("web_search") => Some((json!({"type": "web_search"}), "web_search_call.action.sources")),
+            Some("code_interpreter") => Some((
+                json!({"type": "code_interpreter", "container": {"type": "auto"}}),
+                "code_interpreter_call.outputs",
+            )),
+            _ => None,
+        };
+        if let Some((own, included)) = own {
+            check.expect(asked.granting && *tool == own, &format!("a tool of the provider: {tool}"));
+            include.push(included);
+            continue;
+        }
         let fields = [
             ("!type", Is::Text),
             ("!name", Is::Text),
@@ -39,8 +53,14 @@ pub(super) fn check(asked: &Asked) -> Vec<String> {
         check.function_name(&tool["name"]);
         check.schema(&tool["parameters"]);
     }
+    check.expect(body.get("include") == Some(&json!(include)), "include is something else");
+    input(&mut check, &body["input"]);
+    check.0
+}
+
+fn input(check: &mut Check, items: &Value) {
     let mut open = BTreeSet::new();
-    for item in body.get("input").and_then(Value::as_array).into_iter().flatten() {
+    for item in Some(items).and_then(Value::as_array).into_iter().flatten() {
         let kind = item["type"].as_str().unwrap_or("message");
         let pairing = matches!(kind, "function_call" | "function_call_output");
         check.expect(pairing || open.is_empty(), "calls without results");
@@ -77,9 +97,23 @@ pub(super) fn check(asked: &Asked) -> Vec<String> {
                 check.object(item, "a result", &[("!type", Is::Text), ("!call_id", Is::Text), ("!output", Is::Text)]);
                 check.expect(open.remove(&item["call_id"].to_string()), "a result without a call");
             }
+            "web_search_call" => {
+                let fields = [("!type", Is::Text), ("!id", Is::Text), ("!status", Is::Text), ("!action", Is::Object)];
+                check.object(item, "a search", &fields);
+            }
+            "code_interpreter_call" => {
+                let fields = [
+                    ("!type", Is::Text),
+                    ("!id", Is::Text),
+                    ("!status", Is::Text),
+                    ("!container_id", Is::Text),
+                    ("!code", Is::Text),
+                    ("!outputs", Is::List),
+                ];
+                check.object(item, "code", &fields);
+            }
             other => check.complain(format!("no item is called {other}")),
         }
     }
     check.expect(open.is_empty(), "calls without results");
-    check.0
 }

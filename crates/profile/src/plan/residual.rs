@@ -89,7 +89,11 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
             (Kind::Tool, Runs::Provider) => {
                 all.push(residual(
                     "outside_the_sandbox",
-                    format!("`{name}` runs at the model provider and reaches {}: we cannot see it", affordance.reach),
+                    format!(
+                        "`{name}` runs at the model provider and reaches {}: what the agent does and reaches through it is \
+                         neither enforced nor seen by us, and recorded only as far as the provider tells",
+                        affordance.reach
+                    ),
                 ));
             }
             (Kind::Mount, _) | (Kind::Tool, Runs::Sandbox | Runs::Host) => {}
@@ -188,6 +192,9 @@ pub(super) fn recorded(plan: &Plan) -> Vec<String> {
     ];
     if plan.affordances.iter().any(|affordance| affordance.kind == Kind::Tool) {
         all.push("every tool call and its approval".to_owned());
+    }
+    if plan.affordances.iter().any(|affordance| affordance.runs == Runs::Provider) {
+        all.push("what the model provider tells of its own tools' calls, after they were made".to_owned());
     }
     if plan.profile.isolation > Isolation::H0 && plan.controls.iter().any(|control| control.id == "network.capture") {
         all.push("every DNS query, connection and refusal".to_owned());

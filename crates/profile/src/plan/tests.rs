@@ -12,6 +12,8 @@ use crate::level::Profile;
 use crate::refusal::Refusal;
 use crate::settings::{Environment, Overrides, Request};
 
+mod provider;
+
 use Capability::{
     Cgroups, Docker, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp, UserNamespaces,
 };

@@ -92,6 +92,9 @@ fn fixture(name: String, kind: Kind, sensitivity: Sensitivity) -> Affordance {
 
 fn hint(reason: &Withheld) -> &'static str {
     match reason {
+        Withheld::NoNetwork { reach: Reach::Provider } | Withheld::NotListed { reach: Reach::Provider } => {
+            "remove the tool, or choose N0 without deny lists: no rule of ours holds at the provider"
+        }
         Withheld::Tooling { .. } => "remove the tool, or choose a lower tooling level",
         Withheld::NoNetwork { .. } => "remove the tool, or choose N1 and list what it reaches",
         Withheld::NotListed { .. } => "add what it reaches to network.allow_domains, or remove the tool",

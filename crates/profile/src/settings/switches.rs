@@ -4,17 +4,21 @@ use super::environment::{Environment, Switch};
 use super::layers::{Provenance, Source};
 use super::resolve::Request;
 use crate::affordance::{Affordance, Reach};
-use crate::catalogue::{EXECUTION_TOOLS, WEB_BROWSER, WEB_SEARCH, WRITE_TOOLS, default_tools, standard_tool};
+use crate::catalogue::{
+    EXECUTION_TOOLS, PROVIDER_CODE_EXECUTION, PROVIDER_WEB_SEARCH, WEB_BROWSER, WEB_SEARCH, WRITE_TOOLS, default_tools,
+    standard_tool,
+};
 use crate::grant::judge;
 use crate::refusal::{Cause, Unmet};
 use crate::zones::Zones;
 
 impl Request {
     pub(super) fn apply_switches(&mut self, environment: &Environment) {
-        let switches = [
-            ("INSPECT_ENABLE_EXEC", environment.enable_exec, EXECUTION_TOOLS),
-            ("INSPECT_ENABLE_WEB_SEARCH", environment.enable_web_search, &[WEB_SEARCH]),
-            ("INSPECT_ENABLE_WEB_BROWSER", environment.enable_web_browser, &[WEB_BROWSER]),
+        // With what goes with them when they are switched off: who wants no search wants none of the model provider's.
+        let switches: [(_, _, _, &[&str]); 3] = [
+            ("INSPECT_ENABLE_EXEC", environment.enable_exec, EXECUTION_TOOLS, &[PROVIDER_CODE_EXECUTION]),
+            ("INSPECT_ENABLE_WEB_SEARCH", environment.enable_web_search, &[WEB_SEARCH], &[PROVIDER_WEB_SEARCH]),
+            ("INSPECT_ENABLE_WEB_BROWSER", environment.enable_web_browser, &[WEB_BROWSER], &[]),
         ];
         if let Some(switch) = environment.disable_parallel {
             let variable = "INSPECT_DISABLE_TOOL_PARALLEL";
@@ -22,7 +26,7 @@ impl Request {
             let word = if self.parallel_calls { "on" } else { "off" };
             self.provenance.push(Provenance::plain("tools.parallel", word, Source::Environment(variable)));
         }
-        for (variable, switch, tools) in switches {
+        for (variable, switch, tools, with_them) in switches {
             let Some(switch) = switch else { continue };
             let word = if switch == Switch::On { "on" } else { "off" };
             let setting = match variable {
@@ -32,7 +36,10 @@ impl Request {
             };
             self.provenance.push(Provenance::plain(setting, word, Source::Environment(variable)));
             match switch {
-                Switch::Off => self.narrowed.extend(tools.iter().map(|tool| ((*tool).to_owned(), variable.to_owned()))),
+                Switch::Off => {
+                    let off = tools.iter().chain(with_them);
+                    self.narrowed.extend(off.map(|tool| ((*tool).to_owned(), variable.to_owned())));
+                }
                 Switch::On => self.switch_on(variable, tools),
             }
         }

@@ -52,7 +52,10 @@ async fn a_server_that_repeats_what_it_was_told_is_not_quoted() {
     server.expect(&manifest_of("1.0"), ACCEPT, &access, [no]);
     let registry = Registry::with_settings(config(&server.host, "me", "hunter2"), settings()).unwrap();
     let error = resolve(&registry, &reference(&server, ":1.0")).await.unwrap_err();
-    assert!(matches!(&error, PullError::Denied { message, .. } if message.as_str().contains("[secret]")), "{error:?}");
+    assert!(
+        matches!(&error, PullError::Denied { message, .. } if message.as_str().contains("[REDACTED]")),
+        "{error:?}"
+    );
     keeps_secrets(&whole(&error));
     // A token, at the registry.
     let server = Server::start().await;

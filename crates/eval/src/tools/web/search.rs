@@ -155,7 +155,7 @@ fn refused(status: u16) -> Option<(ToolErrorKind, &'static str)> {
 
 fn client(provider: &SearchProvider) -> Result<Client, String> {
     let config = if provider.endpoint.starts_with("http:") {
-        tls::trusting_nobody()?
+        strangers::trusting_nobody().map_err(|error| error.to_string())?
     } else {
         (*tls::trusting_the_system()?).clone()
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Read as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::proc::number;
 
@@ -23,6 +23,9 @@ impl Cost {
         self.kibibytes as f64 / 1024.0
     }
 }
+
+/// Memory over time: when, in seconds since 1970, and how much, in KiB.
+pub(crate) type Looks = Vec<(f64, u64)>;
 
 /// PSS of a process and all its descendants, in KiB.
 fn memory(root: u32) -> u64 {
@@ -44,25 +47,32 @@ fn memory(root: u32) -> u64 {
 }
 
 /// Runs a command to its end; it must succeed.
-pub(crate) fn watched(mut command: Command) -> Result<Cost, Box<dyn Error>> {
+pub(crate) fn watched(command: Command) -> Result<Cost, Box<dyn Error>> {
+    watched_every(LOOK, command).map(|(cost, _)| cost)
+}
+
+/// The same, with memory over time; each look takes a few milliseconds of a processor.
+pub(crate) fn watched_every(look: Duration, mut command: Command) -> Result<(Cost, Looks), Box<dyn Error>> {
     let start = Instant::now();
     let mut child = command.spawn()?;
-    let (pid, mut kibibytes) = (child.id(), 0);
+    let (pid, mut looks) = (child.id(), Looks::new());
     let (ended, end) = std::sync::mpsc::channel::<()>();
     let watching = std::thread::spawn(move || {
         loop {
-            kibibytes = memory(pid).max(kibibytes);
-            if end.recv_timeout(LOOK) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                return kibibytes;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            looks.push((now.as_secs_f64(), memory(pid)));
+            if end.recv_timeout(look) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                return looks;
             }
         }
     });
     let status = child.wait()?;
     let time = start.elapsed();
     drop(ended);
-    let kibibytes = watching.join().map_err(|_| "the watcher failed")?;
+    let looks = watching.join().map_err(|_| "the watcher failed")?;
+    let kibibytes = looks.iter().map(|(_, kibibytes)| *kibibytes).max().unwrap_or_default();
     if status.success() {
-        return Ok(Cost { time, kibibytes });
+        return Ok((Cost { time, kibibytes }, looks));
     }
     let mut said = String::new();
     if let Some(mut errors) = child.stderr.take() {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// The longest text of others that is shown, in characters.
-pub(crate) const MAX_SHOWN: usize = 500;
+pub const MAX_SHOWN: usize = 500;
 
 /// A short text without control characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,7 +8,7 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::Verifier;
 
 /// Trusts the system's authorities, `SSL_CERT_FILE`'s, and these (DER).
-pub(crate) fn trusting(authorities: &[Vec<u8>]) -> Result<ClientConfig, rustls::Error> {
+pub fn trusting(authorities: &[Vec<u8>]) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(ring::default_provider());
     let authorities = authorities.iter().map(|der| CertificateDer::from(der.clone()));
     let verifier = Verifier::new_with_extra_roots(authorities, Arc::clone(&provider))?;
@@ -18,7 +18,7 @@ pub(crate) fn trusting(authorities: &[Vec<u8>]) -> Result<ClientConfig, rustls::
 }
 
 /// Trusts nobody: for a client that never uses TLS.
-pub(crate) fn trusting_nobody() -> Result<ClientConfig, rustls::Error> {
+pub fn trusting_nobody() -> Result<ClientConfig, rustls::Error> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions()?;
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
