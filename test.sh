@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress docker inspect)
+LANES=(lint unit sandbox egress verify docker inspect)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
@@ -12,6 +12,8 @@ JSONSCHEMA_VERSION=4.26.0
 OPENAI_VERSION=3.49.0
 ANTHROPIC_VERSION=2.8.0
 GOOGLE_VERSION=3.1.0
+# Tests that a plain user runs too, as an expression of grep.
+AS_PLAIN_USER='attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores'
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
 
 export CARGO_TERM_COLOR=never
@@ -140,6 +142,17 @@ lane_egress() {
     fuzz client_hello
     fuzz http_head
     fuzz dns_query
+}
+
+# Proof: every probe on the embedded engine, as whoever runs this and, if that is root, as a plain user too.
+lane_verify() {
+    debian setpriv util-linux
+    tests 'probes and their judge' cargo test --release -p verify
+    tests 'attempts of probes' cargo test --release -p sandbox --test attempts
+    tests 'the embedded engine, proven' cargo test --release -p ringfence --test verify
+    if [ "$(id -u)" -eq 0 ]; then
+        tests 'the embedded engine, proven as a plain user' as_plain_user 'verify\|attempts'
+    fi
 }
 
 # Images against the real thing: a Debian made by debootstrap, and a Docker daemon of this lane's own; one that the machine
@@ -278,12 +291,12 @@ lane_soak() {
     tests 'killed runners' cargo test --release -p ringfence --test run runners_killed_at_random_leave_nothing
 }
 
-# Runs the sandbox tests' programs, and the command's, from a directory that everybody may read, as a user without rights.
+# as_plain_user [WHICH]: runs the sandbox tests' programs, and the command's, from a directory that everybody may read, as a user without rights.
 as_plain_user() {
-    local directory programs program status=0
+    local directory programs program status=0 wanted=${1:-$AS_PLAIN_USER}
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\('"$wanted"'\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

@@ -66,6 +66,7 @@ fn own(job: &Job, kept: Option<&Value>) -> Value {
         "model": {"unsent": job.models.agent().unsent()},
         "run_limits": run_limits(&job.task.run_limits),
         "host": job.facts,
+        "verified": job.verified,
         "invocation": job.invocation,
         "kept": kept,
         "set_key": job.set.as_ref().map(|(_, key)| key),

@@ -89,6 +89,8 @@ pub struct Job {
     pub keys: Keys,
     /// What was found out about this host, for the log.
     pub facts: Value,
+    /// What probes showed of the plan, for the log; null where nobody tried.
+    pub verified: Value,
     /// The version of the task's files, for the log.
     pub revision: Option<Value>,
     /// How it was asked for, so that it can be run again.

@@ -65,7 +65,7 @@ pub(crate) async fn probe(
         },
         Way::Calls(calls) => filtered(calls, inside, witness).await,
         Way::Hidden(paths) => hidden(paths, inside).await,
-        Way::ReadOnly(path) => read_only(path, inside, witness).await,
+        Way::ReadOnly(paths) => read_only(paths, inside, witness).await,
         Way::GuestFiles(paths) => guest_files(paths, inside).await,
         Way::GuestTrace => guest_trace(inside).await,
         Way::GuestSignals => guest_signals(inside).await,
@@ -103,7 +103,10 @@ const FILTERED: [i32; 3] = [libc::EPERM, libc::ENOSYS, libc::EAFNOSUPPORT];
 async fn filtered(calls: &[Call], inside: &Sandbox, witness: &Sandbox) -> Result<Finding, SessionError> {
     let (mut shown, mut alike) = (Vec::new(), Vec::new());
     for call in calls {
-        let name = call.name.trim_start_matches("SYS_");
+        let mut name = call.name.trim_start_matches("SYS_").to_owned();
+        if let (libc::SYS_socket, Some(family)) = (call.number, call.arguments.first()) {
+            name = format!("{name} of family {family}");
+        }
         let (tried, without) = tokio::try_join!(attempt(inside, as_attempt(call)), attempt(witness, as_attempt(call)))?;
         let refused = matches!(&tried, Tried::Answered(Attempted::Refused(errno)) if FILTERED.contains(errno));
         if !refused {
@@ -148,16 +151,27 @@ fn is_there(path: &str) -> bool {
     opened.and_then(|mut file| file.read(&mut [0])).is_ok_and(|count| count > 0)
 }
 
-async fn read_only(path: &str, inside: &Sandbox, witness: &Sandbox) -> Result<Finding, SessionError> {
-    let open = || Attempt::OpenForWriting { path: path.into() };
-    let (tried, without) = tokio::try_join!(attempt(inside, open()), attempt(witness, open()))?;
-    Ok(match (&tried, &without) {
-        (Tried::Answered(Attempted::Returned(_)), _) => Finding::fail(format!("{path} can be written")),
-        (Tried::Answered(Attempted::Refused(errno)), Tried::Answered(Attempted::Returned(_))) => {
-            Finding::pass(format!("{path}: {}; it opens without", error(*errno)))
+async fn read_only(paths: &[&str], inside: &Sandbox, witness: &Sandbox) -> Result<Finding, SessionError> {
+    let mut shown = Vec::new();
+    for path in paths {
+        let open = || Attempt::OpenForWriting { path: (*path).into() };
+        let (tried, without) = tokio::try_join!(attempt(inside, open()), attempt(witness, open()))?;
+        match (&tried, &without) {
+            (Tried::Answered(Attempted::Returned(_)), _) => {
+                return Ok(Finding::fail(format!("{path} can be written")));
+            }
+            // A file system that is read-only says so itself.
+            (Tried::Answered(Attempted::Refused(libc::EROFS)), _)
+            | (Tried::Answered(Attempted::Refused(_)), Tried::Answered(Attempted::Returned(_))) => {
+                shown.push(format!("{path}: {}", words(&tried)));
+            }
+            _ => {}
         }
-        _ => Finding::unknown(format!("{path}: {}, without: {}", words(&tried), words(&without))),
-    })
+    }
+    if shown.is_empty() {
+        return Ok(Finding::unknown("none of them opens outside either"));
+    }
+    Ok(Finding::pass(shown.join("; ")))
 }
 
 async fn guest_files(paths: &[&str], inside: &Sandbox) -> Result<Finding, SessionError> {

@@ -125,7 +125,9 @@ impl Exchange {
         match self.say {
             Say::Datagram | Say::Query | Say::Tunnel(_) => Attempt::Udp { to: address, send, timeout_ms: SILENCE },
             Say::Echo => Attempt::Ping { to, payload: send, timeout_ms: SILENCE },
-            Say::Http(_) | Say::Connect | Say::Tls(_) | Say::Bytes | Say::QueryOverTcp => {
+            // A resolver keeps the connection open.
+            Say::QueryOverTcp => Attempt::Tcp { to: address, send, timeout_ms: 2 * SILENCE },
+            Say::Http(_) | Say::Connect | Say::Tls(_) | Say::Bytes => {
                 Attempt::Tcp { to: address, send, timeout_ms: CONNECTION }
             }
         }
@@ -250,7 +252,7 @@ pub(crate) fn judge(exchange: &Exchange, level: Network, observed: &Observed<'_>
             }
             None => Finding::unknown(format!("not reached, and no record says why: {}", inside.answer)),
         },
-        _ => Finding::pass(format!("nothing arrived, as it does without: {}", inside.answer)),
+        _ => Finding::pass(format!("nothing arrived, and without the gateway it does: {}", inside.answer)),
     }
 }
 

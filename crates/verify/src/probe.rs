@@ -121,8 +121,8 @@ pub(crate) enum Way {
     Calls(&'static [Call]),
     /// These files are empty or closed inside, and not all are outside.
     Hidden(&'static [&'static str]),
-    /// This file cannot be opened for writing inside, and can outside.
-    ReadOnly(&'static str),
+    /// These files cannot be opened for writing inside, and can outside.
+    ReadOnly(&'static [&'static str]),
     /// The guest's own files are closed.
     GuestFiles(&'static [&'static str]),
     /// The guest cannot be traced.

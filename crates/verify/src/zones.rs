@@ -31,7 +31,10 @@ pub(crate) fn zones(plan: &Plan) -> Vec<Zone> {
         match found.iter_mut().find(|(egress, known)| **egress == zone.egress && known.level == zone.level) {
             Some((_, known)) => known.names.push(name),
             None => {
-                found.push((&zone.egress, Zone { names: vec![name], level: zone.level, egress: listed(&zone.egress) }));
+                found.push((
+                    &zone.egress,
+                    Zone { names: vec![name], level: zone.level, egress: listed(zone.level, &zone.egress) },
+                ));
             }
         }
     }
@@ -40,12 +43,15 @@ pub(crate) fn zones(plan: &Plan) -> Vec<Zone> {
     zones
 }
 
-fn listed(egress: &Egress) -> Egress {
-    let mut egress = egress.clone();
-    if let Egress::Listed { rules } = &mut egress {
-        rules.allow.extend(LISTED.iter().filter_map(|label| format!("{label}.{ZONE}").parse().ok()));
-    }
-    egress
+/// What is in force at N1 with the canaries' names: a list, also where the plan's own is empty.
+fn listed(level: Network, egress: &Egress) -> Egress {
+    let mut rules = match egress {
+        Egress::Listed { rules } => rules.clone(),
+        Egress::Nothing if level == Network::N1 => NetworkRules::default(),
+        other => return other.clone(),
+    };
+    rules.allow.extend(LISTED.iter().filter_map(|label| format!("{label}.{ZONE}").parse().ok()));
+    Egress::Listed { rules }
 }
 
 /// Why the plan's own rules make something else of an exchange than its level does, if they do.
@@ -94,7 +100,11 @@ mod tests {
         let refused = Expected::Refused(&[Reason::RawAddress]);
         let expected = [refused, refused, refused];
         let exchange = Exchange { to: To::Address(PRIVATE.into()), port: 80, say: Say::Bytes, expected };
-        let zone = |rules| Zone { names: Vec::new(), level: Network::N1, egress: listed(&Egress::Listed { rules }) };
+        let zone = |rules| Zone {
+            names: Vec::new(),
+            level: Network::N1,
+            egress: listed(Network::N1, &Egress::Listed { rules }),
+        };
         assert_eq!(altered(&exchange, &zone(NetworkRules::default())), None);
         let open = NetworkRules { allow_cidr: ["10.0.0.0/8".parse().unwrap()].into(), ..NetworkRules::default() };
         assert!(altered(&exchange, &zone(open)).is_some());

@@ -11,6 +11,7 @@ mod eval_obstacle;
 mod eval_prepare;
 mod eval_run;
 mod eval_table;
+mod eval_verify;
 mod exec;
 mod images;
 mod input;

@@ -122,7 +122,7 @@ fn planned(
 }
 
 /// The exit code of what was found.
-pub(super) fn exit(conclusion: Conclusion) -> Exit {
+fn exit(conclusion: Conclusion) -> Exit {
     match conclusion {
         Conclusion::AsPlanned => Exit::Done,
         Conclusion::Downgrade | Conclusion::Unproven => Exit::Unverified,
@@ -168,16 +168,21 @@ fn show(report: &Report, printer: &mut Printer) -> Exit {
     page.push(Vec::new());
     page.extend(summary(report));
     printer.page(&page);
+    unmet(report, printer);
+    exit
+}
+
+/// Says which control is not as planned, and what shows it.
+pub(super) fn unmet(report: &Report, printer: &mut Printer) {
     for probed in report.unmet() {
         let (text, mark) = look(probed.verdict);
         let said = format!(": control `{}`, probe `{}`: {}", probed.control.id(), probed.id, probed.evidence);
         printer.message(&vec![vec![span(mark, text.to_lowercase()), plain(said)]]);
     }
-    exit
 }
 
 /// The observed profile of every phase and service, and how many probes say so.
-pub(super) fn summary(report: &Report) -> Page {
+fn summary(report: &Report) -> Page {
     let (text, mark) = match report.conclusion {
         Conclusion::AsPlanned => ("as planned", Look::Good),
         Conclusion::Downgrade => ("downgrade", Look::Bad),

@@ -123,6 +123,16 @@ pub(super) fn mounts(info: &str, scene: &Scene) -> Finding {
     Finding::pass(format!("{count} mounts, each the sandbox's own or planned"))
 }
 
+pub(super) fn proc_sys(info: &str, _: &Scene) -> Finding {
+    let place = |line: &&str| line.split(' ').nth(4) == Some("/proc/sys");
+    let options = info.lines().rfind(place).and_then(|line| line.split(' ').nth(5));
+    match options {
+        Some(options) if options.split(',').any(|option| option == "ro") => Finding::pass(options),
+        Some(options) => Finding::fail(options),
+        None => Finding::fail("nothing covers it"),
+    }
+}
+
 fn is_own(kind: &str, root: &str, place: &str) -> bool {
     let below = |base: &str| place == base || place.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'));
     match kind {

@@ -94,11 +94,11 @@ pub(super) fn tell(line: &str) {
 
 /// Becomes a process of a world if this process was started as one. Every program that verifies calls this first.
 pub fn become_world() -> Option<ExitCode> {
-    let mut arguments = std::env::args();
+    let mut arguments = std::env::args_os();
     if arguments.next().is_none_or(|name| name != PROCESS) {
         return None;
     }
-    let arguments: Vec<String> = arguments.collect();
+    let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let error = match arguments.as_slice() {
         ["place", token] => world::leave_network().and_then(|()| live(token, Role::Place)).err(),
