@@ -66,6 +66,7 @@ pub(crate) async fn probe(
         Way::Calls(calls) => filtered(calls, inside, witness).await,
         Way::Hidden(paths) => hidden(paths, inside).await,
         Way::ReadOnly(paths) => read_only(paths, inside, witness).await,
+        Way::HostRoot => host_root(inside, witness).await,
         Way::GuestFiles(paths) => guest_files(paths, inside).await,
         Way::GuestTrace => guest_trace(inside).await,
         Way::GuestSignals => guest_signals(inside).await,
@@ -172,6 +173,21 @@ async fn read_only(paths: &[&str], inside: &Sandbox, witness: &Sandbox) -> Resul
         return Ok(Finding::unknown("none of them opens outside either"));
     }
     Ok(Finding::pass(shown.join("; ")))
+}
+
+/// Who is mapped to the host's root may change what is the host's root's. The mode is the one that every system has.
+async fn host_root(inside: &Sandbox, witness: &Sandbox) -> Result<Finding, SessionError> {
+    const MODE: u64 = 0o666;
+    let path = Argument::Bytes(b"/dev/null\0".to_vec());
+    let change = || Attempt::Call { number: libc::SYS_chmod, arguments: vec![path.clone(), Argument::Number(MODE)] };
+    let (tried, without) = tokio::try_join!(attempt(inside, change()), attempt(witness, change()))?;
+    let is_root = rustix::process::geteuid().is_root();
+    Ok(match (&tried, &without) {
+        (Tried::Answered(Attempted::Returned(_)), _) => Finding::fail("the mode of /dev/null was set"),
+        (_, Tried::Answered(Attempted::Returned(_))) => Finding::pass(format!("{}; the runner may", words(&tried))),
+        _ if !is_root => Finding::pass(format!("{}; the runner is not root either", words(&tried))),
+        _ => Finding::unknown(format!("{}, without: {}", words(&tried), words(&without))),
+    })
 }
 
 async fn guest_files(paths: &[&str], inside: &Sandbox) -> Result<Finding, SessionError> {

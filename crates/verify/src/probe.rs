@@ -123,6 +123,8 @@ pub(crate) enum Way {
     Hidden(&'static [&'static str]),
     /// These files cannot be opened for writing inside, and can outside.
     ReadOnly(&'static [&'static str]),
+    /// What belongs to the host's root is not changed.
+    HostRoot,
     /// The guest's own files are closed.
     GuestFiles(&'static [&'static str]),
     /// The guest cannot be traced.

@@ -141,6 +141,14 @@ pub(super) const PROBES: &[Probe] = &[
         Way::Shown("/proc/self/uid_map", shown::ids),
     ),
     probe(
+        "host_root",
+        Control::Ids,
+        Fast,
+        "set the mode of a device of the host's root, to what it is",
+        "not permitted",
+        Way::HostRoot,
+    ),
+    probe(
         "gid_map",
         Control::Ids,
         Full,
