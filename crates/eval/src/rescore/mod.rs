@@ -7,11 +7,12 @@ mod judge;
 mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use log::{Format, LogError, ReadError, Reader, Recorder, Redactor, Start};
+use log::{Format, LogError, ReadError, Reader, Recorder, Redactor, Start, Status};
 use profile::{Document, Problem, Problems, Profile};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -111,6 +112,11 @@ impl Prepared {
         let wrong = |problem: Problem| {
             RescoreFailure::Wrong(Problems { origin: path.display().to_string(), problems: vec![problem] })
         };
+        // A living writer holds a lock on what it writes.
+        let locked = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        if before.status == Status::Started && File::open(path).is_ok_and(locked) {
+            return Err(wrong(Problem::new("it is still being written").hint("wait until its evaluation has ended")));
+        }
         let mut epochs = before.epochs();
         epochs.reducers = scoring.reducers.clone().unwrap_or(epochs.reducers);
         if let Some(problem) = epochs.too_few() {
@@ -228,8 +234,10 @@ pub async fn rescore(prepared: Prepared, how: Rescore) -> Result<Rescored, Resco
     let text = |key: &str| spec[key].as_str().unwrap_or_default().to_owned();
     let plan = prepared.before.header.get("plan").cloned().unwrap_or_default();
     let start = Start { task: text("task"), eval_id: text("eval_id"), created: text("created"), plan, spec };
+    // The chain first: wherever we are killed, a log has its chain. What cannot be made here is told by whoever needs it.
+    let _ = how.output.parent().map(std::fs::create_dir_all);
+    let audit = Audit::new(log::audit::Audit::create(&log::audit::Audit::beside(&how.output))?);
     let recorder = Recorder::create_at(&how.output, how.format, start)?;
-    let audit = Audit::new(log::audit::Audit::create(&log::audit::Audit::beside(&recorder.path()))?);
     audit.record("scored", scored)?;
     let provenance = json!({
         "timestamp": time, "author": how.author, "reason": "scored again", "metadata": {"sha256": prepared.digest},

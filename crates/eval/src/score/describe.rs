@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::task::{Graders, Location, Metric, Rubric, Scorer, Vote};
+use crate::task::{Graders, Location, Metric, Rubric, Scorer, Vote, sha256};
 
 /// A scorer's name, as Inspect users know it.
 fn name_of(scorer: &Scorer) -> &'static str {
@@ -58,7 +58,8 @@ fn options(scorer: &Scorer) -> Value {
             json!({"location": location, "ignore_case": ignore_case, "numeric": numeric})
         }
         Scorer::Pattern { pattern, ignore_case } => json!({"pattern": pattern, "ignore_case": ignore_case}),
-        Scorer::Script { script, timeout } => json!({"script": script, "timeout": timeout / 1000}),
+        // Its length has no bound that would do for a header.
+        Scorer::Script { script, timeout } => json!({"sha256": sha256(script.as_bytes()), "timeout": timeout / 1000}),
         Scorer::Graded(graded) => {
             let (role, model) = match &graded.graders {
                 Graders::Role(role) => (Some(role), None),

@@ -30,8 +30,8 @@ impl Judged {
         metrics: &[Metric],
     ) -> Self {
         let scores = scores.iter().map(|(name, score)| {
-            let kept = Score { answer: None, explanation: None, metadata: None, ..score.clone() };
-            (name.clone(), kept)
+            let (value, reason) = (score.value.clone(), score.reason.clone());
+            (name.clone(), Score { value, answer: None, explanation: None, reason, metadata: None })
         });
         let keys = metrics.iter().flat_map(Metric::asks);
         let metadata = keys.filter_map(|key| Some((key.to_owned(), metadata.get(key)?.clone()))).collect();

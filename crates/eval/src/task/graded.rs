@@ -25,6 +25,8 @@ pub(super) const KEYS: &[&str] = &[
 ];
 /// Who grades, unless a task says otherwise.
 const ROLE: &str = "grader";
+/// The most bytes of a template and of instructions: they stand in every prompt, and in the log's header.
+const LONGEST: usize = 200_000;
 /// The most graders that one scorer asks.
 const MOST_GRADERS: usize = 25;
 
@@ -43,7 +45,7 @@ impl FromStr for Vote {
 pub(super) fn read(rubric: Rubric, fields: &mut Fields<'_>, files: &dyn Files) -> Scorer {
     let complaints = fields.complaints();
     let place = fields.place_of("template");
-    let template = fields.take("template").and_then(|node| text_or_file(node, "template", complaints, files));
+    let template = bounded(fields, "template", files);
     if template.as_ref().is_some_and(|template| !template.contains("{answer}")) {
         complaints.add(Problem {
             place,
@@ -54,8 +56,7 @@ pub(super) fn read(rubric: Rubric, fields: &mut Fields<'_>, files: &dyn Files) -
         });
     }
     let place = fields.place_of("instructions");
-    let instructions =
-        fields.take("instructions").and_then(|node| text_or_file(node, "instructions", complaints, files));
+    let instructions = bounded(fields, "instructions", files);
     if let (Some(_), Some(template)) = (&instructions, &template)
         && !template.contains("{instructions}")
     {
@@ -80,6 +81,17 @@ pub(super) fn read(rubric: Rubric, fields: &mut Fields<'_>, files: &dyn Files) -
         graders,
         vote,
     }))
+}
+
+/// A text that is not too long for every prompt.
+fn bounded(fields: &mut Fields<'_>, key: &str, files: &dyn Files) -> Option<String> {
+    let node = fields.take(key)?;
+    let (place, complaints) = (node.place, fields.complaints());
+    let text = text_or_file(node, key, complaints, files)?;
+    if text.len() > LONGEST {
+        complaints.add(Problem::at(place, format!("`{key}` is longer than {LONGEST} bytes")));
+    }
+    Some(text)
 }
 
 /// `model:`, one or several, or `role:`.

@@ -1,6 +1,6 @@
 //! Resolving: what is asked for, and which documents are not believed.
 
-use registry::{Digest, DocumentError, PullError};
+use registry::{Digest, DocumentError, MAX_SHOWN, PullError};
 use serde_json::json;
 
 use crate::image::{ACCEPT, INDEX, Image, MANIFEST, manifest_of, named, nobody, pull, reference, resolve};
@@ -170,12 +170,12 @@ async fn images_of_other_kinds_are_refused() {
 
 #[tokio::test]
 async fn what_is_not_there_is_said_in_the_registrys_bounded_words() {
-    let long = "\u{1b}]0;owned\u{7}".repeat(100);
+    let long = "\u{1b}]0;owned\u{7}".repeat(MAX_SHOWN);
     let body = json!({ "errors": [{ "code": "MANIFEST_UNKNOWN", "message": long }] }).to_string();
     let server = Server::start().await;
     server.expect(&manifest_of("1.0"), ACCEPT, &Access::Open, [Answer::new("404 Not Found", &[], body.as_bytes())]);
     let error = resolve(&nobody(), &reference(&server, ":1.0")).await.unwrap_err();
     let PullError::NotFound { message, .. } = &error else { panic!("{error:?}") };
     assert!(message.as_str().starts_with("MANIFEST_UNKNOWN: ]0;owned]0;"), "{message}");
-    assert!(message.as_str().chars().count() == 200 && !message.as_str().contains(char::is_control), "{message}");
+    assert!(message.as_str().chars().count() == MAX_SHOWN && !message.as_str().contains(char::is_control), "{message}");
 }
