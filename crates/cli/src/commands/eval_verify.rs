@@ -64,7 +64,12 @@ fn prove(subject: Subject, speed: Speed, printer: &mut Printer) -> Result<Report
     let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)).report(printer))?;
     let report = runtime.block_on(verify::verify(subject, speed, Arc::new(|_, _| {})));
     runtime.shutdown_background();
-    let report = report.map_err(|error| super::run::failed(&error, Exit::Provider, printer))?;
+    let report = report.map_err(|error| {
+        let exit = super::run::failed(&error, Exit::Provider, printer);
+        let text = ": `--verify off` with a --justification goes without the proof";
+        printer.message(&vec![vec![span(Look::Faint, "hint"), plain(text)]]);
+        exit
+    })?;
     if report.conclusion == Conclusion::AsPlanned {
         return Ok(report);
     }
