@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress verify docker inspect)
+LANES=(lint unit sandbox egress docker inspect verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
@@ -12,6 +12,8 @@ JSONSCHEMA_VERSION=4.26.0
 OPENAI_VERSION=3.49.0
 ANTHROPIC_VERSION=2.8.0
 GOOGLE_VERSION=3.1.0
+CRYPTOGRAPHY_VERSION=50.0.2
+SECURESYSTEMSLIB_VERSION=1.6.0
 # Tests that a plain user runs too, as an expression of grep.
 AS_PLAIN_USER='attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores'
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
@@ -101,7 +103,7 @@ lane_lint() {
 }
 
 lane_unit() {
-    tests 'tests' cargo test --release --workspace --exclude sandbox --exclude ringfence --exclude egress --exclude testnet
+    tests 'tests' cargo test --release --workspace --exclude receipt --exclude sandbox --exclude ringfence --exclude egress --exclude testnet
     tests 'tests of the gateway' cargo test --release -p egress --lib
     tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli --test load
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
@@ -111,6 +113,7 @@ lane_unit() {
     fuzz host_pattern
     fuzz frames
     fuzz redact
+    fuzz receipt
 }
 
 # The embedded engine on a real kernel: as whoever runs this, and, if that is root, as a plain user too.
@@ -142,17 +145,6 @@ lane_egress() {
     fuzz client_hello
     fuzz http_head
     fuzz dns_query
-}
-
-# Proof: every probe on the embedded engine, as whoever runs this and, if that is root, as a plain user too.
-lane_verify() {
-    debian setpriv util-linux
-    tests 'probes and their judge' cargo test --release -p verify
-    tests 'attempts of probes' cargo test --release -p sandbox --test attempts
-    tests 'the embedded engine, proven' cargo test --release -p ringfence --test verify
-    if [ "$(id -u)" -eq 0 ]; then
-        tests 'the embedded engine, proven as a plain user' as_plain_user 'verify\|attempts'
-    fi
 }
 
 # Images against the real thing: a Debian made by debootstrap, and a Docker daemon of this lane's own; one that the machine
@@ -247,6 +239,9 @@ inspect_evals() {
     local place task format status=0 count=0
     place=$(mktemp -d)
     cargo build --release --quiet -p ringfence || return 1
+    # With receipts beside the logs, which Inspect must not take for logs.
+    local -x XDG_CONFIG_HOME=$place/config
+    target/release/ringfence key new || status=1
     for task in first text-only ctf allow-list local-approvals iterative graded; do
         for format in eval json; do
             target/release/ringfence eval "examples/$task.yaml" --log-dir "$place" --log-format "$format" || status=1
@@ -282,6 +277,45 @@ assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION',
     python3 -c 'import ensurepip' 2>/dev/null || debian_file /nonexistent python3-venv || return 1
     python3 -m venv "$1" && "$1/bin/pip" install --quiet "inspect-ai==$INSPECT_VERSION" "jsonschema==$JSONSCHEMA_VERSION" \
         "openai==$OPENAI_VERSION" "anthropic==$ANTHROPIC_VERSION" "google-genai==$GOOGLE_VERSION"
+}
+
+# Proof: every probe on the embedded engine, as whoever runs this and, if that is root, as a plain user too; and whether what a run
+# says of itself can be checked: by us, and by others in a virtual environment of this lane's own.
+lane_verify() {
+    debian setpriv util-linux
+    tests 'probes and their judge' cargo test --release -p verify
+    tests 'attempts of probes' cargo test --release -p sandbox --test attempts
+    tests 'the embedded engine, proven' cargo test --release -p ringfence --test verify
+    if [ "$(id -u)" -eq 0 ]; then
+        tests 'the embedded engine, proven as a plain user' as_plain_user 'verify\|attempts'
+    fi
+    debian_file /usr/bin/python3 python3
+    tests 'receipts' cargo test --release -p receipt
+    tests 'receipts of evaluations' cargo test --release -p ringfence --test receipts
+    local venv=$PWD/target/receipt-venv
+    check 'libraries of others in an environment of their own' receipt_venv "$venv"
+    check 'receipts that others check' others_check_receipts "$venv"
+}
+
+# others_check_receipts VENV: good and bad receipts, by a script of fifteen lines and by the library of the in-toto project.
+others_check_receipts() {
+    local place status=0
+    place=$(mktemp -d)
+    cargo build --release --quiet -p ringfence || return 1
+    "$1/bin/python" crates/receipt/tests/others.py target/release/ringfence "$place" || status=1
+    rm -rf "$place"
+    return $status
+}
+
+# receipt_venv DIRECTORY: made anew unless these very versions are there.
+receipt_venv() {
+    "$1/bin/python" -c "import importlib.metadata as m
+versions = m.version('cryptography'), m.version('securesystemslib')
+assert versions == ('$CRYPTOGRAPHY_VERSION', '$SECURESYSTEMSLIB_VERSION')" 2>/dev/null && return 0
+    rm -rf "$1"
+    python3 -c 'import ensurepip' 2>/dev/null || debian_file /nonexistent python3-venv || return 1
+    python3 -m venv "$1" && "$1/bin/pip" install --quiet "cryptography==$CRYPTOGRAPHY_VERSION" \
+        "securesystemslib==$SECURESYSTEMSLIB_VERSION"
 }
 
 # By hand: long loops. Keep the result in docs/soak.md.

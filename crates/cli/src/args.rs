@@ -8,6 +8,7 @@ use profile::{
     AllowRule, Approval, Audience, Bytes, HostPattern, Internet, Millis, Mount, Overrides, Priority, Profile, Provider,
     Tools,
 };
+use receipt::KeyId;
 
 use crate::eval_args::{EvalArguments, RetryArguments, SetArguments};
 
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// Look at what evaluations left behind
     #[command(subcommand)]
     Log(LogCommand),
+    /// Make or show the key that signs receipts
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Run one command in a sandbox
     Run(Box<RunArguments>),
     /// Prove a profile on this host: probes from inside, and the profile that they show
@@ -152,10 +156,41 @@ pub(crate) enum LogCommand {
         /// The log
         log: PathBuf,
     },
-    /// Check the audit chain of a log
-    Verify {
-        /// The log
-        log: PathBuf,
+    /// Check a log, its audit chain, its receipt and the signature, and say what is asserted and by which key
+    Verify(VerifyArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// The log
+    pub(crate) log: PathBuf,
+    /// The public key that must have signed the receipt
+    #[arg(long, value_name = "FILE", conflicts_with = "keyid")]
+    pub(crate) key: Option<PathBuf>,
+    /// The id of the key that must have signed the receipt
+    #[arg(long, value_name = "ID")]
+    pub(crate) keyid: Option<KeyId>,
+    /// Fail without a receipt, whatever the log says; --key and --keyid mean that too
+    #[arg(long)]
+    pub(crate) require_receipt: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key; one that is there is never written over
+    New {
+        /// Its file; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
+        #[arg(long, visible_alias = "file", value_name = "FILE")]
+        key: Option<PathBuf>,
+    },
+    /// Show the public half of a key, and its id
+    Show {
+        /// Its file; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
+        #[arg(long, visible_alias = "file", value_name = "FILE")]
+        key: Option<PathBuf>,
+        /// Write the public half into a new file, for those who check receipts
+        #[arg(long, value_name = "FILE")]
+        public: Option<PathBuf>,
     },
 }
 
@@ -182,6 +217,9 @@ pub(crate) struct ScoreArguments {
     /// Who answers in a role, such as grader=openai/gpt-5; may be repeated, also for several in one role
     #[arg(long, value_name = "ROLE=MODEL", value_parser = parse_role)]
     pub(crate) model_role: Vec<(String, String)>,
+    /// The key that signs the receipt; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
     /// Samples at the same time, where models judge
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) max_samples: usize,

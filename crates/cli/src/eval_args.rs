@@ -119,6 +119,9 @@ pub(crate) struct Running {
     /// How much of the profile is proven before the first sample; fast unless it is said
     #[arg(long, value_name = "HOW")]
     pub(crate) verify: Option<Verify>,
+    /// The key that signs the receipt; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) limits: RunLimitArguments,
 }

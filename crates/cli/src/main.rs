@@ -7,6 +7,7 @@ mod commands;
 mod eval_args;
 mod exit;
 mod limit_args;
+mod panics;
 mod printer;
 mod render;
 mod table;
@@ -19,6 +20,7 @@ use crate::exit::Exit;
 use crate::printer::{Look, Printer, Written, plain, span};
 
 fn main() -> ExitCode {
+    panics::install();
     if let Some(code) = egress::become_gateway().or_else(verify::become_world) {
         return code;
     }

@@ -232,3 +232,30 @@ fn images_prices_and_kept_answers() {
     assert_without_key(&place.path().join("logs"));
     keep(&place.path().join("logs"));
 }
+
+#[test]
+fn no_key_is_in_an_explanation_of_settings() {
+    let place = tempfile::tempdir().unwrap();
+    let document = format!("profile: T0.H1.N2\napproval: ci\nenvironment: {{TOKEN: {KEY}}}\n");
+    let path = write(place.path(), "ringfence.yaml", &document);
+    for arguments in [
+        &["plan", &path, "--explain-config"][..],
+        &["plan", &path],
+        &["profile", "check", &path, "--explain-config"],
+        &["profile", "explain", "T0.H1.N2", "--explain-config"],
+        &["--json", "plan", &path, "--explain-config"],
+    ] {
+        let mut command = common::command(place.path());
+        command.args(arguments).env("OPENAI_API_KEY", KEY).env("ANTHROPIC_API_KEY", KEY).env("GOOGLE_API_KEY", KEY);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output));
+        assert!(!output.stdout.is_empty() && !said(&output).contains(KEY), "{arguments:?}: {}", said(&output));
+    }
+    // Neither is one in what is said about a setting that is wrong.
+    let path = write(place.path(), "task.yaml", TASK);
+    let mut command = eval(place.path(), &[&path, "--model", "openai/test"]);
+    command.env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", format!("https://{KEY}@example.org/"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("OPENAI_BASE_URL") && !said(&output).contains(KEY), "{}", said(&output));
+}

@@ -125,6 +125,8 @@ fn an_evaluation_begins_with_a_proof() {
     assert_eq!((&verified["speed"], &verified["conclusion"]), (&Value::from("fast"), &Value::from("as_planned")));
     assert_eq!(verified["zones"]["agent"]["observed"], "T0.H1.N2");
     assert!(verified["probes"].as_array().unwrap().len() >= 25);
+    let observed = &header(place.path())["eval"]["metadata"]["ringfence_observed"];
+    assert_eq!((&observed["state"], &observed["profile"]), (&Value::from("probed"), &Value::from("T0.H1.N2")));
 }
 
 #[test]

@@ -32,8 +32,9 @@ impl Audit {
         self.chain.record(kind, data)
     }
 
-    pub(crate) fn head(&self) -> log::audit::Head {
-        self.chain.head()
+    /// Ends the chain: what samples that were cut off still hear is not part of the run.
+    pub(crate) fn end(&self) -> Result<log::audit::Head, log::audit::AuditError> {
+        self.chain.end()
     }
 
     /// Events that belong into the chain: decisions, verdicts, limits, sandboxes, where files are.

@@ -91,6 +91,8 @@ pub struct Job {
     pub facts: Value,
     /// What probes showed of the plan, for the log; null where nobody tried.
     pub verified: Value,
+    /// Whether the log is to have a receipt, for the log.
+    pub receipt: log::Expectation,
     /// The version of the task's files, for the log.
     pub revision: Option<Value>,
     /// How it was asked for, so that it can be run again.
@@ -247,7 +249,7 @@ pub async fn evaluate(
     });
     let all = Run { shared: Arc::clone(&shared), display, cancel, settings: job.settings };
     let outcome = all.samples(total, kept).await?;
-    let evaluation = finish(&shared, &recorder, &audit, &created, outcome)?;
+    let evaluation = finish(&shared, &recorder, &audit, &job.receipt, &created, outcome)?;
     drop(all);
     if let Some(places) = Arc::into_inner(shared).and_then(|shared| shared.places) {
         // The log is complete. What cannot be ended by us ends with us.
@@ -423,6 +425,7 @@ fn finish(
     shared: &Shared,
     recorder: &Recorder,
     audit: &Audit,
+    receipt: &log::Expectation,
     started: &str,
     mut outcome: Outcome,
 ) -> Result<Evaluation, EvalFailure> {
@@ -442,7 +445,7 @@ fn finish(
         (None, false) => Status::Success,
     };
     audit.record("end", json!({"done": outcome.progress.done, "failed": outcome.progress.failed}))?;
-    let head = audit.head();
+    let head = audit.end()?;
     let (epochs, total) = (&shared.task.epochs, shared.task.dataset.samples.len() * shared.task.epochs.count as usize);
     let results = without_secrets(score::results(&judged, &shared.scorers, &shared.task.metrics, epochs, total));
     let reductions = score::reductions(&judged, &shared.scorers, &epochs.reducers);
@@ -458,6 +461,7 @@ fn finish(
         metadata: [
             ("ringfence_audit".to_owned(), json!({"count": head.count, "hash": head.hash})),
             ("ringfence_redactions".to_owned(), json!(shared.redactor.counts())),
+            (log::Expectation::FIELD.to_owned(), receipt.to_json()),
         ]
         .into_iter()
         .collect(),

@@ -6,13 +6,17 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
+
+use crate::canonical;
 
 /// The longest line.
 const LONGEST: u64 = 16 << 20;
@@ -64,6 +68,9 @@ pub enum AuditError {
     /// A line is longer than any may be.
     #[error("a line of the audit chain `{}` would be longer than {LONGEST} bytes", .0.display())]
     TooLong(PathBuf),
+    /// Something came after the end.
+    #[error("the audit chain `{}` has ended", .0.display())]
+    Ended(PathBuf),
     /// The chain is broken.
     #[error("the audit chain `{}` is broken at line {line}: {}", path.display(), words(*flaw))]
     Broken {
@@ -106,6 +113,7 @@ struct State {
     length: u64,
     head: Head,
     synced: Instant,
+    ended: bool,
 }
 
 impl Audit {
@@ -118,13 +126,16 @@ impl Audit {
     pub fn create(path: &Path) -> Result<Self, AuditError> {
         let file = File::options().append(true).create_new(true).open(path);
         let file = file.map_err(|source| AuditError::Io { action: "begin", path: path.to_path_buf(), source })?;
-        let state = Mutex::new(State { file, length: 0, head: Head::none(), synced: Instant::now() });
+        let state = Mutex::new(State { file, length: 0, head: Head::none(), synced: Instant::now(), ended: false });
         Ok(Self { path: path.to_path_buf(), state })
     }
 
     /// Adds a line. One that fails is not part of the chain.
     pub fn record(&self, kind: &str, data: Value) -> Result<(), AuditError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.ended {
+            return Err(AuditError::Ended(self.path.clone()));
+        }
         let mut line = Map::new();
         line.insert("seq".into(), json!(state.head.count + 1));
         line.insert("time".into(), json!(crate::time::rfc3339(SystemTime::now())));
@@ -157,6 +168,15 @@ impl Audit {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).head.clone()
     }
 
+    /// Ends the chain, with everything on disk: what comes late, such as a record of a connection that was cut, would make it
+    /// longer than the log says.
+    pub fn end(&self) -> Result<Head, AuditError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.ended = true;
+        state.file.sync_all().map_err(|source| self.io("write", source))?;
+        Ok(state.head.clone())
+    }
+
     /// Has everything on disk; for the end of an evaluation.
     pub fn sync(&self) -> Result<(), AuditError> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,27 +190,31 @@ impl Audit {
 
 /// Checks the chain of a writer that was killed: half a line at its end is no part of it, and no flaw.
 pub fn verify_killed(path: &Path) -> Result<Head, AuditError> {
-    walk(path, true)
+    follow_all(path, true, &mut |_, _| {})
 }
 
 /// What the first line of a chain says: its kind and data. Nothing if there is no line.
 pub fn first(path: &Path) -> Result<Option<(String, Value)>, AuditError> {
     let io = |source| AuditError::Io { action: "read", path: path.to_path_buf(), source };
     let mut text = Vec::new();
-    BufReader::new(File::open(path).map_err(io)?).take(LONGEST).read_until(b'\n', &mut text).map_err(io)?;
+    BufReader::new(open(path).map_err(io)?).take(LONGEST).read_until(b'\n', &mut text).map_err(io)?;
     if text.is_empty() {
         return Ok(None);
     }
     let broken = |flaw| AuditError::Broken { path: path.to_path_buf(), line: 1, flaw };
-    follow(&Head::none(), &text).map_err(broken)?;
-    let mut line: Map<String, Value> = serde_json::from_slice(&text).map_err(|_| broken(Flaw::Form))?;
+    let (_, mut line) = follow(&Head::none(), &text).map_err(broken)?;
     let kind = line.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     Ok(Some((kind, line.remove("data").unwrap_or_default())))
 }
 
 /// Checks a chain from its first line to its last. Without an `expected` head, lines missing at its end are not found.
 pub fn verify(path: &Path, expected: Option<&Head>) -> Result<Head, AuditError> {
-    let head = walk(path, false)?;
+    walk(path, expected, &mut |_, _| {})
+}
+
+/// The same, and shows the kind and the data of each line once it was found right. One line is in memory at a time.
+pub fn walk(path: &Path, expected: Option<&Head>, see: &mut dyn FnMut(&str, &Value)) -> Result<Head, AuditError> {
+    let head = follow_all(path, false, see)?;
     match expected {
         Some(expected) if *expected != head => {
             Err(AuditError::Head { path: path.to_path_buf(), found: head, expected: expected.clone() })
@@ -199,9 +223,9 @@ pub fn verify(path: &Path, expected: Option<&Head>) -> Result<Head, AuditError> 
     }
 }
 
-fn walk(path: &Path, may_be_cut: bool) -> Result<Head, AuditError> {
+fn follow_all(path: &Path, may_be_cut: bool, see: &mut dyn FnMut(&str, &Value)) -> Result<Head, AuditError> {
     let io = |source| AuditError::Io { action: "read", path: path.to_path_buf(), source };
-    let mut file = BufReader::new(File::open(path).map_err(io)?);
+    let mut file = BufReader::new(open(path).map_err(io)?);
     let mut head = Head::none();
     let mut text = Vec::new();
     loop {
@@ -212,12 +236,25 @@ fn walk(path: &Path, may_be_cut: bool) -> Result<Head, AuditError> {
             return Ok(head);
         }
         let line = head.count + 1;
-        head = follow(&head, &text).map_err(|flaw| AuditError::Broken { path: path.to_path_buf(), line, flaw })?;
+        let found = follow(&head, &text).map_err(|flaw| AuditError::Broken { path: path.to_path_buf(), line, flaw })?;
+        let (next, content) = found;
+        see(
+            content.get("kind").and_then(Value::as_str).unwrap_or_default(),
+            content.get("data").unwrap_or(&Value::Null),
+        );
+        head = next;
     }
 }
 
-/// The head after a line.
-fn follow(head: &Head, text: &[u8]) -> Result<Head, Flaw> {
+/// Opens a plain file; a pipe that somebody put there would be waited for.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
+    let file = File::options().read(true).custom_flags(i32::try_from(flags).unwrap_or_default()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a plain file")) }
+}
+
+/// The head after a line, and what the line says.
+fn follow(head: &Head, text: &[u8]) -> Result<(Head, Map<String, Value>), Flaw> {
     let text = text.strip_suffix(b"\n").ok_or(Flaw::Form)?;
     let line: Value = serde_json::from_slice(text).map_err(|_| Flaw::Form)?;
     // Also finds keys that are there twice: reading keeps one.
@@ -236,48 +273,10 @@ fn follow(head: &Head, text: &[u8]) -> Result<Head, Flaw> {
     if claimed != Some(json!(hash)) {
         return Err(Flaw::Content);
     }
-    Ok(Head { count: head.count + 1, hash })
+    Ok((Head { count: head.count + 1, hash }, line))
 }
 
 fn hash(line: &Map<String, Value>) -> String {
     // Cloned, since a map alone has no one form; lines are short.
     crate::hex(&Sha256::digest(canonical(&Value::Object(line.clone()))))
-}
-
-/// One form per value: no white space, keys sorted. Numbers are as `serde_json` writes them, which reads them back unchanged.
-fn canonical(value: &Value) -> String {
-    let mut out = String::new();
-    write(value, &mut out);
-    out
-}
-
-fn write(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(map) => {
-            // Sorted here: `serde_json` keeps insertion order when any crate in the build asks it to.
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_unstable_by_key(|(key, _)| *key);
-            out.push('{');
-            for (index, (key, value)) in entries.into_iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                out.push_str(&Value::from(key.as_str()).to_string());
-                out.push(':');
-                write(value, out);
-            }
-            out.push('}');
-        }
-        Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                write(item, out);
-            }
-            out.push(']');
-        }
-        scalar => out.push_str(&scalar.to_string()),
-    }
 }

@@ -7,9 +7,11 @@
 use std::fmt::Write as _;
 
 pub mod audit;
+mod canonical;
 mod content;
 mod error;
 pub mod event;
+mod expectation;
 pub mod message;
 mod name;
 mod place;
@@ -26,7 +28,9 @@ mod written;
 mod zip;
 mod zipped;
 
+pub use canonical::canonical;
 pub use error::LogError;
+pub use expectation::Expectation;
 pub use name::{Format, SampleName};
 pub use reader::{Glance, ReadError, Reader, Samples};
 pub use recorder::{End, Finished, Recorder, Start, Status, digest};

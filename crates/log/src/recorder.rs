@@ -1,7 +1,7 @@
 //! Writes a log: the start at once, samples as they complete, the results at the end.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -270,7 +270,11 @@ fn keep(reader: &Reader) -> impl FnOnce(io::Error) -> LogError {
 
 /// SHA-256 of a file, in hexadecimal; it is read in pieces.
 pub fn digest(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
+    digest_of(&mut File::open(path)?)
+}
+
+/// The same of anything that is read.
+pub(crate) fn digest_of(file: &mut dyn io::Read) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 17];
     loop {

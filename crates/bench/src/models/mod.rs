@@ -32,7 +32,7 @@ pub(crate) struct Extent {
     rounds: usize,
     /// A multiple of what the server answers at once, so that its limit is not measured with connections that are idle.
     samples: u64,
-    /// Inspect's. It has enough to do with one turn after the other, so fewer samples take nothing from its speed.
+    /// Inspect's: fewer where it has to end soon. Whether their number changes its speed, the full run shows.
     peer_samples: u64,
 }
 

@@ -1,8 +1,11 @@
 //! `eval`: a task in its profile, from its file to its log; by one model, or by several.
 
+use std::path::{Path, PathBuf};
+
 use eval::Evaluation;
 use log::Status;
 use profile::Profile;
+use receipt::IssueError;
 use serde_json::json;
 
 use super::eval_obstacle::Obstacle;
@@ -51,18 +54,27 @@ pub(super) fn through(mut ready: Vec<Ready>, most: usize, printer: &mut Printer)
         return ended.into_iter().map(|one| failure(one, printer)).fold(exit, Exit::worse);
     }
     match ended.pop() {
-        Some(Ended { name, profile, outcome: Outcome::Ended(evaluation), .. }) => {
-            summary(&evaluation, &name, profile, printer)
+        Some(Ended { name, profile, outcome: Outcome::Ended(evaluation), receipt, .. }) => {
+            let (receipt, exit) = signed(receipt, printer);
+            summary(&evaluation, &name, profile, receipt.as_deref(), printer).worse(exit)
         }
         Some(other) => failure(other, printer),
         None => Exit::Done,
     }
 }
 
-/// Why there is no log, or none that is complete.
+/// Where the receipt is; a log that says that it has one, and has none, is a failure.
+fn signed(receipt: Option<Result<PathBuf, IssueError>>, printer: &mut Printer) -> (Option<PathBuf>, Exit) {
+    match receipt.transpose() {
+        Ok(path) => (path, Exit::Done),
+        Err(error) => (None, super::run::failed(&error, Exit::Failed, printer)),
+    }
+}
+
+/// Why there is no log, or none that is complete, or none that is signed.
 pub(super) fn failure(ended: Ended, printer: &mut Printer) -> Exit {
     match ended.outcome {
-        Outcome::Ended(_) => Exit::Done,
+        Outcome::Ended(_) => signed(ended.receipt, printer).1,
         Outcome::Failed(error) => Obstacle::Eval(error).report(printer),
         Outcome::Lost(why) => {
             let text = format!(": {} failed in an unforeseen way: {why}", ended.name);
@@ -74,7 +86,13 @@ pub(super) fn failure(ended: Ended, printer: &mut Printer) -> Exit {
 }
 
 /// What it came to, and where the log is.
-fn summary(evaluation: &Evaluation, name: &str, profile: Profile, printer: &mut Printer) -> Exit {
+fn summary(
+    evaluation: &Evaluation,
+    name: &str,
+    profile: Profile,
+    receipt: Option<&Path>,
+    printer: &mut Printer,
+) -> Exit {
     let (status, look, exit) = match evaluation.status {
         Status::Success => ("success", Look::Good, Exit::Done),
         Status::Cancelled => ("cancelled", Look::Doubtful, Exit::Interrupted),
@@ -85,7 +103,7 @@ fn summary(evaluation: &Evaluation, name: &str, profile: Profile, printer: &mut 
         printer.data(&json!({
             "schema": "ringfence.evaluation/1", "task": name, "profile": profile.to_string(), "status": status,
             "samples": progress.done, "failed": progress.failed, "results": evaluation.results,
-            "log": evaluation.log, "error": evaluation.error,
+            "log": evaluation.log, "receipt": receipt, "error": evaluation.error,
         }));
         return exit;
     }
@@ -103,6 +121,9 @@ fn summary(evaluation: &Evaluation, name: &str, profile: Profile, printer: &mut 
         page.push(vec![span(Look::Bad, "  error"), plain(format!(": {error}"))]);
     }
     page.push(vec![span(Look::Faint, "  log"), plain(format!(": {}", evaluation.log.display()))]);
+    if let Some(receipt) = receipt {
+        page.push(vec![span(Look::Faint, "  receipt"), plain(format!(": {}", receipt.display()))]);
+    }
     printer.page(&page);
     exit
 }

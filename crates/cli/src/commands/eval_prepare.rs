@@ -12,6 +12,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use super::eval_obstacle::Obstacle;
+use super::receipts::{self, Signer};
 use super::{container, env_file, eval_verify, exec, input};
 use crate::eval_args::{Running, Verify, Wish};
 use crate::printer::{Look, Printer, plain, span};
@@ -44,7 +45,8 @@ pub(super) fn names_a_key(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let has = |words: &[&str]| name.split('_').any(|part| words.contains(&part));
     let ends = ["PASSWORD", "PASSWD", "_PWD", "_AUTH"].iter().any(|end| name.ends_with(end));
-    (has(&KEY_NAMES) || ends) && !has(&PLACE_NAMES)
+    // Names a file, too.
+    (has(&KEY_NAMES) || ends) && !has(&PLACE_NAMES) && name != receipts::VARIABLE
 }
 
 /// What was asked: one task, answered by one model.
@@ -76,6 +78,8 @@ pub(super) struct Ready {
     pub(super) image: Option<Opened>,
     /// How much is proven before it starts.
     pub(super) verify: Verify,
+    /// Whoever signs what its log says.
+    pub(super) signer: Signer,
 }
 
 impl Ready {
@@ -141,8 +145,11 @@ impl Asked {
             let problem = Problem::new(missing.to_string()).hint(missing.hint());
             Problems { origin: task.origin.clone(), problems: vec![problem] }
         })?;
+        let signer = Signer::find(self.running.key.as_deref())?;
         let mut secrets = secrets(&task, &policy, &models);
+        secrets.extend(signer.secret());
         secrets.extend(keys.values().map(|key| key.expose_secret().to_owned()));
+        crate::panics::remember(&secrets);
         let redactor = Redactor::new(secrets, log::redact::KEYS);
         nameless(&task, &redactor)?;
         let audit_key = std::env::var(AUDIT_KEY).ok().filter(|key| !key.is_empty()).map(SecretString::from);
@@ -164,13 +171,14 @@ impl Asked {
             audit_key,
             facts: json!(facts),
             verified: Value::Null,
+            receipt: signer.expectation(),
             revision,
             invocation,
             earlier: None,
             set: None,
         };
         let verify = self.running.verify.unwrap_or(Verify::Fast);
-        Ok(Ready { job, image, verify })
+        Ok(Ready { job, image, verify, signer })
     }
 
     /// Where logs go.

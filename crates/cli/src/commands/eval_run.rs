@@ -1,10 +1,12 @@
 //! Runs evaluations: several at the same time, on one display, until they have ended or somebody interrupts.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use eval::{EvalFailure, Evaluation, Job, Person};
 use profile::Profile;
+use receipt::IssueError;
 use sandbox::StartError;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +21,8 @@ pub(super) struct Ended {
     pub(super) model: String,
     pub(super) profile: Profile,
     pub(super) outcome: Outcome,
+    /// Where the receipt of its log is, or why there is none; nothing where nobody signs.
+    pub(super) receipt: Option<Result<PathBuf, IssueError>>,
 }
 
 pub(super) enum Outcome {
@@ -44,6 +48,7 @@ pub(super) fn all(
             model: job.models.agent().name().to_owned(),
             profile: job.plan.profile,
             outcome: Outcome::NotBegun,
+            receipt: None,
         })
         .collect();
     let board = Arc::new(Board::new(ready.len()));
@@ -62,7 +67,7 @@ pub(super) fn all(
         let mut waiting = std::iter::zip(labels, ready).enumerate();
         loop {
             while running.len() < most.max(1) && !cancel.is_cancelled() {
-                let Some((index, (label, Ready { job, image, .. }))) = waiting.next() else { break };
+                let Some((index, (label, Ready { job, image, signer, .. }))) = waiting.next() else { break };
                 let job = Job { person: person.clone(), ..job };
                 let (lane, cancel) = (Arc::new(Lane::new(&board, &label)), cancel.clone());
                 let task = running.spawn(async move {
@@ -70,20 +75,24 @@ pub(super) fn all(
                     lane.finish();
                     // Its layers were in use until now.
                     drop(image);
-                    ended
+                    let log = ended.as_ref().ok().map(|evaluation| &evaluation.log);
+                    // Reads the whole log once.
+                    let receipt = log.and_then(|log| tokio::task::block_in_place(|| signer.issue(log)));
+                    (ended, receipt)
                 });
                 places.insert(task.id(), index);
             }
-            let (id, outcome) = match running.join_next_with_id().await {
+            let (id, outcome, receipt) = match running.join_next_with_id().await {
                 None => break,
-                Some(Ok((id, Ok(evaluation)))) => (id, Outcome::Ended(evaluation)),
-                Some(Ok((id, Err(failure)))) => (id, Outcome::Failed(failure)),
-                Some(Err(panic)) => (panic.id(), Outcome::Lost(panic.to_string())),
+                Some(Ok((id, (Ok(evaluation), receipt)))) => (id, Outcome::Ended(evaluation), receipt),
+                Some(Ok((id, (Err(failure), _)))) => (id, Outcome::Failed(failure), None),
+                Some(Err(panic)) => (panic.id(), Outcome::Lost(panic.to_string()), None),
             };
             let Some(index) = places.remove(&id) else { continue };
             done(index, &outcome);
             if let Some(place) = ended.get_mut(index) {
                 place.outcome = outcome;
+                place.receipt = receipt;
             }
         }
     });

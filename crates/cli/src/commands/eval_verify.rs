@@ -90,7 +90,11 @@ fn outcome(report: &Report) -> Value {
         .collect();
     json!({
         "schema": report.schema, "speed": report.speed, "conclusion": report.conclusion, "zones": report.zones,
-        "passed": report.count(Verdict::Pass), "unclaimed": report.count(Verdict::Unclaimed), "probes": probes,
-        "duration_ms": report.duration_ms,
+        "observed": {
+            "state": "probed", "profile": report.observed().map(|observed| observed.to_string()).unwrap_or_default(),
+            "passed": report.count(Verdict::Pass), "failed": report.count(Verdict::Fail),
+            "unknown": report.count(Verdict::Unknown),
+        },
+        "unclaimed": report.count(Verdict::Unclaimed), "probes": probes, "duration_ms": report.duration_ms,
     })
 }

@@ -3,7 +3,6 @@
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use log::audit::{self, Audit, Head};
 use log::{ReadError, Reader, Status};
 use serde_json::{Value, json};
 
@@ -12,17 +11,12 @@ use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, Span, plain, span};
 use crate::table::{page_width, table};
 
-/// A log that was finished without naming its chain.
-#[derive(Debug, thiserror::Error)]
-#[error("the log `{}` does not say where its audit chain ends", .0.display())]
-struct Unnamed(PathBuf);
-
 pub(super) fn run(command: LogCommand, printer: &mut Printer) -> Exit {
     let result = match command {
         LogCommand::List { directory } => list(&directory, printer),
         LogCommand::Show { log } => Reader::open(&log).and_then(|reader| show(&log, &reader, printer)),
         LogCommand::Dump { log } => Reader::open(&log).and_then(|reader| dump(&reader, printer)),
-        LogCommand::Verify { log } => return verify(&log, printer),
+        LogCommand::Verify(arguments) => return super::log_verify::verify(&arguments, printer),
     };
     match result {
         Ok(()) => Exit::Done,
@@ -48,6 +42,7 @@ fn logs(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(directory)?
         .flatten()
         .map(|entry| entry.path())
+        .filter(|path| !receipt::is_receipt(path))
         .filter(|path| path.extension().is_some_and(|extension| extension == "eval" || extension == "json"))
         .filter(|path| path.file_name().is_none_or(|name| name != super::set_manifest::NAME))
         .collect();
@@ -140,36 +135,4 @@ fn dump(reader: &Reader, printer: &mut Printer) -> Result<(), ReadError> {
     reader.dump(&mut whole)?;
     printer.data(&serde_json::from_slice::<Value>(&whole).unwrap_or_default());
     Ok(())
-}
-
-/// Whether the audit chain is whole, and the one that the log speaks of.
-fn verify(path: &Path, printer: &mut Printer) -> Exit {
-    let reader = match Reader::open(path) {
-        Ok(reader) => reader,
-        Err(error) => return super::run::failed(&error, Exit::Input, printer),
-    };
-    let header = Value::Object(reader.header().clone());
-    let stated = header.pointer("/eval/metadata/ringfence_audit").cloned();
-    let head: Option<Head> = stated.and_then(|stated| serde_json::from_value(stated).ok());
-    let chain = Audit::beside(path);
-    // A killed writer may leave half a line, which is no part of its chain.
-    let found = match (&head, reader.status()) {
-        (None, Status::Started) => audit::verify_killed(&chain),
-        _ => audit::verify(&chain, head.as_ref()),
-    };
-    let plan = text(&header, "/eval/metadata/ringfence/plan_hash").to_owned();
-    match found {
-        Ok(found) if head.is_some() || reader.status() == Status::Started => {
-            let whole = if head.is_some() { "whole" } else { "whole as far as it goes; the log has no end" };
-            let said = format!("the audit chain is {whole}: {} records, plan {plan}", found.count);
-            if printer.json() {
-                printer.data(&json!({"schema": "ringfence.log.verification/1", "audit": found.count, "hash": found.hash, "plan": plan}));
-            } else {
-                printer.page(&vec![vec![plain(said)]]);
-            }
-            Exit::Done
-        }
-        Ok(_) => super::run::failed(&Unnamed(path.to_owned()), Exit::Unverified, printer),
-        Err(error) => super::run::failed(&error, Exit::Unverified, printer),
-    }
 }

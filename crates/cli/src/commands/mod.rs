@@ -15,12 +15,15 @@ mod eval_verify;
 mod exec;
 mod images;
 mod input;
+mod keys;
 mod list;
+mod log_verify;
 mod logs;
 mod network;
 mod network_log;
 mod plan;
 mod progress;
+mod receipts;
 mod retry;
 mod run;
 mod sandboxes;
@@ -56,6 +59,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Score(arguments) => score::run(&arguments, printer),
         Command::EvalRetry(arguments) => retry::run(&arguments, printer),
         Command::EvalSet(arguments) => set::run(&arguments, printer),
+        Command::Key(command) => keys::run(&command, printer),
         Command::Log(command) => logs::run(command, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
         Command::Verify(arguments) => verify::run(&arguments, printer),

@@ -154,6 +154,7 @@ fn asked(earlier: &Earlier, arguments: &RetryArguments) -> Result<Asked, Problem
             dns_upstream: own.dns_upstream,
             // A log alone cannot switch the proof off.
             verify: own.verify,
+            key: own.key.clone(),
             limits: own.limits.or(&run_limits),
         },
         same: (!arguments.changed_task).then(|| invocation.sources.clone()),

@@ -9,6 +9,7 @@ use profile::{Problem, Problems};
 use serde_json::json;
 
 use super::eval_prepare::names_a_key;
+use super::receipts::Signer;
 use super::{plan, score_line};
 use crate::args::{ScoreAction, ScoreArguments};
 use crate::exit::Exit;
@@ -18,8 +19,18 @@ use crate::printer::{Look, Printer, plain, span};
 const MOST_NAMES: u32 = 1000;
 
 pub(super) fn run(arguments: &ScoreArguments, printer: &mut Printer) -> Exit {
-    match scored(arguments) {
-        Ok(scored) => summary(&scored, printer),
+    let signer = match Signer::find(arguments.key.as_deref()) {
+        Ok(signer) => signer,
+        Err(problems) => return plan::report(&problems.into(), printer),
+    };
+    match scored(arguments, &signer) {
+        Ok(scored) => match signer.issue(&scored.log).transpose() {
+            Ok(receipt) => summary(&scored, receipt.as_deref(), printer),
+            Err(error) => {
+                summary(&scored, None, printer);
+                super::run::failed(&error, Exit::Failed, printer)
+            }
+        },
         Err(RescoreFailure::Wrong(problems)) => plan::report(&problems.into(), printer),
         Err(error @ RescoreFailure::Read(_)) => super::run::failed(&error, Exit::Input, printer),
         Err(error) => super::run::failed(&error, Exit::Failed, printer),
@@ -31,7 +42,7 @@ fn wrong(message: impl Into<String>, hint: &str) -> RescoreFailure {
     RescoreFailure::Wrong(Problems { origin: "the command line".into(), problems })
 }
 
-fn scored(arguments: &ScoreArguments) -> Result<Rescored, RescoreFailure> {
+fn scored(arguments: &ScoreArguments, signer: &Signer) -> Result<Rescored, RescoreFailure> {
     let (output, format) = output(arguments)?;
     let action = match arguments.action {
         ScoreAction::Append => Action::Append,
@@ -42,8 +53,9 @@ fn scored(arguments: &ScoreArguments) -> Result<Rescored, RescoreFailure> {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
         names_a_key(&name).then_some(value)
     });
-    let redactor = Redactor::new(own.chain(prepared.secrets()), log::redact::KEYS);
-    let how = Rescore { output, format, author: author(), redactor, max_samples: arguments.max_samples };
+    let redactor = Redactor::new(own.chain(prepared.secrets()).chain(signer.secret()), log::redact::KEYS);
+    let (receipt, max_samples) = (signer.expectation(), arguments.max_samples);
+    let how = Rescore { output, format, author: author(), redactor, receipt, max_samples };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| wrong(error.to_string(), "this host gives no threads"))?;
     runtime.block_on(eval::rescore(prepared, how))
@@ -114,11 +126,11 @@ fn author() -> String {
     if named.is_empty() { format!("uid {}", rustix::process::getuid().as_raw()) } else { named }
 }
 
-fn summary(scored: &Rescored, printer: &mut Printer) -> Exit {
+fn summary(scored: &Rescored, receipt: Option<&Path>, printer: &mut Printer) -> Exit {
     let exit = if scored.failed == 0 { Exit::Done } else { Exit::Failed };
     if printer.json() {
         printer.data(&json!({
-            "schema": "ringfence.scored/1", "log": scored.log, "from": {"sha256": scored.from}, "samples": scored.samples,
+            "schema": "ringfence.scored/1", "log": scored.log, "receipt": receipt, "from": {"sha256": scored.from}, "samples": scored.samples,
             "judged": scored.judged, "failed": scored.failed, "results": scored.results,
         }));
         return exit;
@@ -130,6 +142,9 @@ fn summary(scored: &Rescored, printer: &mut Printer) -> Exit {
     }
     page.extend(score_line::lines(&scored.results));
     page.push(vec![span(Look::Faint, "  log"), plain(format!(": {}", scored.log.display()))]);
+    if let Some(receipt) = receipt {
+        page.push(vec![span(Look::Faint, "  receipt"), plain(format!(": {}", receipt.display()))]);
+    }
     printer.page(&page);
     exit
 }

@@ -14,7 +14,9 @@ pub(super) fn find(directory: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_log = |path: &PathBuf| {
         let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-        !hidden && path.extension().is_some_and(|extension| extension == "eval" || extension == "json")
+        !hidden
+            && !receipt::is_receipt(path)
+            && path.extension().is_some_and(|extension| extension == "eval" || extension == "json")
     };
     let mut paths: Vec<PathBuf> = entries.filter(is_log).collect();
     // Their names begin with when they were begun.
@@ -32,14 +34,14 @@ pub(super) fn find(directory: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     found
 }
 
-/// Moves the logs of a part, but for this one, with their chains. Nothing is removed: the new chain speaks of them.
+/// Moves the logs of a part, but for this one, with their chains and receipts. Nothing is removed: the new chain speaks of them.
 pub(super) fn put_aside(directory: &Path, logs: &BTreeMap<String, Vec<PathBuf>>, key: &str, but: &Path) {
     let others = logs.get(key).into_iter().flatten().filter(|log| log.file_name() != but.file_name());
     for log in others {
         let aside = directory.join(ASIDE);
         let _ = std::fs::create_dir_all(&aside);
         // The log last: killed in between, the next one finds it and moves it.
-        for path in [&Audit::beside(log), log] {
+        for path in [&Audit::beside(log), &receipt::beside(log), log] {
             if let Some(name) = path.file_name() {
                 let _ = std::fs::rename(path, aside.join(name));
             }

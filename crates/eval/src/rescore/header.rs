@@ -68,6 +68,7 @@ pub(super) fn spec(prepared: &Prepared, from: &Value) -> Value {
         let mut metadata = spec.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
         // The chain of the log that was read; the new one has its own.
         metadata.remove("ringfence_audit");
+        metadata.remove(log::Expectation::FIELD);
         let mut history =
             metadata.remove("ringfence_scored").and_then(|old| old.as_array().cloned()).unwrap_or_default();
         history.push(from.clone());

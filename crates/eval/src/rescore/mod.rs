@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
-use log::{Format, LogError, ReadError, Reader, Recorder, Redactor, Start, Status};
+use log::{Expectation, Format, LogError, ReadError, Reader, Recorder, Redactor, Start, Status};
 use profile::{Document, Problem, Problems, Profile};
 use serde_json::{Map, Value, json};
 use thiserror::Error;
@@ -63,6 +63,8 @@ pub struct Rescore {
     pub author: String,
     /// What must not be written.
     pub redactor: Redactor,
+    /// Whether the new log is to have a receipt, if it is of a run of ours that has ended.
+    pub receipt: Expectation,
     /// Samples at the same time, where models judge.
     pub max_samples: usize,
 }
@@ -218,6 +220,7 @@ struct Shared {
     budget: Budget,
     /// Who scored when, from what.
     provenance: Value,
+    receipt: Expectation,
 }
 
 /// Judges every sample that did not fail, and writes a new log. The one that was read is left as it is.
@@ -245,7 +248,10 @@ pub async fn rescore(prepared: Prepared, how: Rescore) -> Result<Rescored, Resco
     let graded = prepared.task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Graded(_)));
     // Words are judged faster than samples are read: several at once would only need more memory.
     let at_once = if graded { how.max_samples.max(1) } else { 1 };
+    let whole = prepared.before.is_ours() && prepared.before.status != Status::Started;
+    let unsigned = || Expectation::None { reason: "it is not of a run of ours that has ended".into() };
     let shared = Shared {
+        receipt: if whole { how.receipt } else { unsigned() },
         prepared,
         recorder,
         audit,
@@ -307,7 +313,7 @@ fn finish(shared: &Shared, done: &Done, read: usize) -> Result<Rescored, Rescore
         }
     }
     audit.record("end", json!({"done": done.judged.len(), "failed": done.failed}))?;
-    let head = audit.head();
+    let head = audit.end()?;
     let error = prepared.before.header.get("error").and_then(|error| serde_json::from_value(error.clone()).ok());
     let finished = recorder.finish(log::End {
         status: prepared.before.status,
@@ -315,9 +321,12 @@ fn finish(shared: &Shared, done: &Done, read: usize) -> Result<Rescored, Rescore
         stats,
         error,
         reductions: Some(reductions),
-        metadata: [("ringfence_audit".to_owned(), json!({"count": head.count, "hash": head.hash}))]
-            .into_iter()
-            .collect(),
+        metadata: [
+            ("ringfence_audit".to_owned(), json!({"count": head.count, "hash": head.hash})),
+            (Expectation::FIELD.to_owned(), shared.receipt.to_json()),
+        ]
+        .into_iter()
+        .collect(),
     })?;
     let (judged, failed) = (done.judged.len(), done.failed);
     Ok(Rescored { log: finished.path, from: prepared.digest.clone(), samples: read, judged, failed, results })

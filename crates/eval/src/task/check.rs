@@ -68,6 +68,12 @@ fn judged(scorer: &Scorer, sample: &Sample) -> Option<String> {
         Scorer::Script { .. } => return None,
         Scorer::Exact => "exact",
         Scorer::F1 { .. } => "f1",
+        // Graders may go by their instructions alone.
+        Scorer::Graded(graded)
+            if graded.template.as_ref().is_some_and(|template| !template.contains("{criterion}")) =>
+        {
+            return None;
+        }
         Scorer::Graded(graded) => match graded.rubric {
             Rubric::Question => "model_graded_qa",
             Rubric::Fact => "model_graded_fact",

@@ -1,8 +1,10 @@
 //! A log that is one JSON document: read as a stream, one sample in memory at a time.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io::BufReader;
+use std::os::unix::fs::FileExt as _;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -15,6 +17,8 @@ use crate::{LogError, SampleName};
 
 /// Larger documents are refused: one of their samples could be all of it.
 const LONGEST: u64 = 4 << 30;
+/// Inspect's logs have about ten fields.
+const MOST_FIELDS: usize = 256;
 
 /// What is asked of a document.
 trait Ask {
@@ -161,6 +165,16 @@ pub(super) fn summaries(file: &File, length: u64) -> Result<Vec<Value>, Error> {
     Ok(each.0)
 }
 
+/// Checks that there is a document and nothing around it; that no field is there twice is checked by all readers.
+pub(super) fn check(file: &File, length: u64) -> Result<(), Error> {
+    struct Nothing;
+    impl Ask for Nothing {}
+    read(file, length, &mut Nothing)?;
+    let mut last = [0];
+    file.read_exact_at(&mut last, length.saturating_sub(1)).map_err(Error::io)?;
+    if last == *b"}" { Ok(()) } else { Err(Error::custom("something stands behind the document")) }
+}
+
 fn read(file: &File, length: u64, ask: &mut dyn Ask) -> Result<(), Error> {
     if length > LONGEST {
         return Err(Error::custom(format_args!("a JSON document of more than {LONGEST} bytes")));
@@ -181,7 +195,12 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
+            // Readers differ in which of two they take.
+            if seen.len() >= MOST_FIELDS || !seen.insert(key.clone()) {
+                return Err(A::Error::custom("a field is there twice, or there are too many"));
+            }
             if self.0.wants(&key) {
                 let value = map.next_value()?;
                 self.0.field(key, value);

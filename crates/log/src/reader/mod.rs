@@ -106,6 +106,22 @@ impl Reader {
         Ok(reader)
     }
 
+    /// Checks that the file is what our recorder writes and nothing else: every part opens, nothing stands before, between or
+    /// behind them, and nothing is there twice.
+    pub fn check(&self) -> Result<(), ReadError> {
+        match &self.kind {
+            Kind::Eval(_) => zip::check(&self.file).map_err(|source| self.io(source)),
+            Kind::Json => document::check(&self.file, self.length()?).map_err(self.part("samples")),
+        }
+    }
+
+    /// SHA-256 of the file that was opened, in hexadecimal.
+    pub fn digest(&self) -> Result<String, ReadError> {
+        let io = |source| self.io(source);
+        let mut file = crate::place::Part::new(self.file.try_clone().map_err(io)?, 0, self.length()?);
+        crate::recorder::digest_of(&mut file).map_err(io)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -7,7 +7,9 @@
 mod archive;
 mod format;
 mod read;
+mod whole;
 
 pub(crate) use archive::{Archive, Piece};
 pub(crate) use format::Entry;
 pub(crate) use read::{directory, open};
+pub(crate) use whole::check;

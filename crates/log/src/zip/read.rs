@@ -13,11 +13,11 @@ const DIRECTORY: u64 = 256 << 20;
 const COMMENT: u64 = 65_535;
 const END: usize = 22;
 
-fn bad(why: &'static str) -> io::Error {
+pub(super) fn bad(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> io::Result<u64> {
+pub(super) fn number<const N: usize>(bytes: &[u8], at: usize) -> io::Result<u64> {
     let bytes = bytes.get(at..at + N).ok_or_else(|| bad("the zip's directory is cut off"))?;
     Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
@@ -78,7 +78,7 @@ fn entries(mut bytes: &[u8], length: u64) -> io::Result<Vec<Entry>> {
 }
 
 /// Takes numbers that did not fit from the zip64 field.
-fn widen(numbers: &mut [u64], mut extra: &[u8]) {
+pub(super) fn widen(numbers: &mut [u64], mut extra: &[u8]) {
     while let (Ok(kind), Ok(length)) = (number::<2>(extra, 0), number::<2>(extra, 2)) {
         let end = 4 + usize::try_from(length).unwrap_or_default();
         if kind == 1 {

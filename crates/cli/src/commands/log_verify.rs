@@ -1,0 +1,89 @@
+//! `log verify`: whether a log, its chain and its receipt are what was written, and by whom that is asserted.
+
+use log::Expectation;
+use receipt::{Asserted, CheckError, Checked, KeyError, Observed, PublicKey, Require, Trust, check};
+use serde_json::json;
+
+use crate::args::VerifyArguments;
+use crate::exit::Exit;
+use crate::printer::{Look, Printer, plain, span};
+
+pub(super) fn verify(arguments: &VerifyArguments, printer: &mut Printer) -> Exit {
+    let trust = match trust(arguments) {
+        Ok(trust) => trust,
+        Err(error) => {
+            super::run::failed(&error, Exit::Input, printer);
+            printer.message(&vec![vec![span(Look::Faint, "  hint"), plain(format!(": {}", error.hint()))]]);
+            return Exit::Input;
+        }
+    };
+    let require = if arguments.require_receipt { Require::Receipt } else { Require::AsTheLogSays };
+    match check(&arguments.log, &trust, require) {
+        Ok(checked) => print(&checked, printer),
+        Err(error) => {
+            let exit = if error.is_absent() { Exit::Input } else { Exit::Unverified };
+            super::run::failed(&error, exit, printer);
+            if let CheckError::OtherKey { .. } = error {
+                let hint = ": whoever ran it has another key; `ringfence key show --public FILE` gives its public half";
+                printer.message(&vec![vec![span(Look::Faint, "  hint"), plain(hint)]]);
+            }
+            exit
+        }
+    }
+}
+
+fn trust(arguments: &VerifyArguments) -> Result<Trust, KeyError> {
+    Ok(match (&arguments.key, &arguments.keyid) {
+        (Some(path), _) => Trust::Key(PublicKey::read(path)?),
+        (None, Some(id)) => Trust::Id(id.clone()),
+        (None, None) => Trust::Nobody,
+    })
+}
+
+fn print(checked: &Checked, printer: &mut Printer) -> Exit {
+    let Checked { chain, plan, receipt, expectation, complete } = checked;
+    if printer.json() {
+        let asserted = receipt.as_ref().map(|Asserted { statement, keyid, trusted }| {
+            json!({"keyid": keyid.as_str(), "trusted": trusted, "statement": statement})
+        });
+        printer.data(&json!({
+            "schema": "ringfence.log.verification/1", "audit": chain.count, "hash": chain.hash, "plan": plan,
+            "complete": complete, "receipt": asserted, "expectation": expectation.as_ref().map(Expectation::to_json),
+        }));
+        return Exit::Done;
+    }
+    let line = receipt.as_ref().map_or_else(|| unsigned_line(checked), |asserted| asserted_line(asserted, chain.count));
+    printer.page(&vec![vec![plain(line)]]);
+    Exit::Done
+}
+
+/// What holds although nobody asserts it.
+fn unsigned_line(Checked { chain, plan, expectation, complete, .. }: &Checked) -> String {
+    let whole = if *complete { "whole" } else { "whole as far as it goes; the log has no end" };
+    let why = match expectation {
+        Some(Expectation::None { reason }) => reason.as_str(),
+        Some(Expectation::Signed { .. }) | None => "the log does not speak of one",
+    };
+    format!("the audit chain is {whole}: {} records, plan {plan}; nobody signed it: {why}", chain.count)
+}
+
+/// What is asserted, and by which key.
+fn asserted_line(Asserted { statement, keyid, trusted }: &Asserted, records: u64) -> String {
+    let run = &statement.predicate.run;
+    let observed = match &run.profile.observed {
+        Observed::NotProbed => "not probed".to_owned(),
+        Observed::Probed { profile, .. } => format!("observed {profile}"),
+    };
+    let judged = run.scored.as_ref().map(|scored| format!(", judged again from {}", scored.log)).unwrap_or_default();
+    let vouched = if *trusted { "trusted" } else { "not given: nobody vouches for it" };
+    format!(
+        "{} in {} ({observed}), plan {}, {} samples, {} failed, {} refused, {records} records in the audit chain{judged}: \
+         asserted by key {keyid} ({vouched})",
+        run.task,
+        run.profile.planned,
+        run.plan_hash,
+        run.samples.done,
+        run.samples.failed,
+        run.network.queries.refused + run.network.connections.refused,
+    )
+}

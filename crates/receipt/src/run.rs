@@ -1,0 +1,203 @@
+//! What a receipt says of a run: nothing that cannot be read again in the closed log and its audit chain.
+
+use std::collections::BTreeMap;
+
+use log::Status;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a run was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// The task.
+    pub task: String,
+    /// The evaluation's id.
+    pub eval_id: String,
+    /// How it ended.
+    pub status: Status,
+    /// When it began, in RFC 3339.
+    pub started: String,
+    /// When it ended.
+    pub completed: String,
+    /// Everybody who answered or was to, in order.
+    pub models: Vec<String>,
+    /// What was asked for, planned and seen.
+    pub profile: Profiles,
+    /// SHA-256 of the plan's canonical JSON.
+    pub plan_hash: String,
+    /// What the sandboxes were made of.
+    pub images: Vec<Image>,
+    /// How many samples.
+    pub samples: Samples,
+    /// Where samples come from that an earlier run finished: what was decided for them is in that one's chain.
+    pub kept: Option<Kept>,
+    /// The log that was judged again: what was decided in the run is in that one's chain.
+    pub scored: Option<Scored>,
+    /// What became of queries and connections.
+    pub network: Network,
+    /// Answers to calls, by decision.
+    pub approvals: BTreeMap<String, u64>,
+    /// Samples that a limit ended, by its kind.
+    pub limits: BTreeMap<String, u64>,
+    /// How often something was taken out of what is written, by how it was found.
+    pub redactions: BTreeMap<String, u64>,
+    /// What remains although everything is enforced.
+    pub residual: Vec<Residual>,
+    /// Versions of programs and formats.
+    pub versions: BTreeMap<String, Value>,
+    /// What was found out about the host.
+    pub host: Value,
+    /// Where the audit chain ends.
+    pub audit: Chain,
+}
+
+/// The profile, three times.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profiles {
+    /// What the task asked for.
+    pub requested: String,
+    /// What was compiled into the plan.
+    pub planned: String,
+    /// What probes found from inside.
+    pub observed: Observed,
+}
+
+/// What probes found from inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Observed {
+    /// Nobody looked.
+    NotProbed,
+    /// Somebody did.
+    Probed {
+        /// The profile that holds.
+        profile: String,
+        /// Probes that found what they should.
+        passed: u64,
+        /// Probes that found something else.
+        failed: u64,
+        /// Probes that prove nothing.
+        unknown: u64,
+    },
+}
+
+impl Observed {
+    /// Where it stands in the metadata of a log. Absent means that nobody looked.
+    pub const FIELD: &'static str = "ringfence_observed";
+}
+
+/// What a sandbox was made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// `agent`, or the service's name.
+    pub of: String,
+    /// Where it comes from.
+    pub reference: String,
+    /// `digest`, `at_start`, or `unpinned`: whatever was there.
+    pub pin: String,
+    /// The digests that the reference names; none where it is unpinned.
+    pub digests: Vec<String>,
+}
+
+/// How many samples, with epochs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Samples {
+    /// To be done; absent where the log has no results.
+    pub total: Option<u64>,
+    /// In the log.
+    pub done: u64,
+    /// Of these, with an error.
+    pub failed: u64,
+}
+
+/// An earlier log of the same evaluation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kept {
+    /// Its name.
+    pub log: String,
+    /// Its digest, in hexadecimal.
+    pub sha256: String,
+    /// How many samples are from it.
+    pub samples: u64,
+}
+
+/// A log that was judged again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scored {
+    /// Its name.
+    pub log: String,
+    /// Its digest, in hexadecimal.
+    pub sha256: String,
+}
+
+/// What became of queries and connections, by the gateway's records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Queries for names.
+    pub queries: Verdicts,
+    /// Connections.
+    pub connections: Verdicts,
+    /// Samples with more records than are kept; the totals have them all.
+    pub cut: u64,
+    /// The gateway's own sums over all sandboxes.
+    pub totals: Totals,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Verdicts {
+    /// It went on.
+    pub allowed: u64,
+    /// The rules, or a check, ended it.
+    pub refused: u64,
+    /// It was allowed, and the other side was not there.
+    pub failed: u64,
+}
+
+/// Sums over all sandboxes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Totals {
+    /// Queries that were answered.
+    pub queries: u64,
+    /// Connections that went on.
+    pub connections: u64,
+    /// Queries and connections that were refused.
+    pub refused: u64,
+    /// Bytes that left.
+    pub sent: u64,
+    /// Bytes that came.
+    pub received: u64,
+    /// Records that were lost.
+    pub records_lost: u64,
+}
+
+/// What remains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Residual {
+    /// Its stable name.
+    pub id: String,
+    /// In words.
+    pub text: String,
+}
+
+/// Where the audit chain ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chain {
+    /// The file beside the log.
+    pub file: String,
+    /// How many lines it has.
+    pub count: u64,
+    /// The hash of the last one.
+    pub hash: String,
+}

@@ -1,0 +1,151 @@
+//! Counts what an audit chain tells, line by line.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::run::{Kept, Network, Scored, Verdicts};
+
+/// So many decisions, or kinds of limits, are told apart; the rest is counted together. Lines may be anybody's.
+const MOST_KINDS: usize = 32;
+const LONGEST_KIND: usize = 64;
+const OTHERS: &str = "other";
+
+/// What a chain tells.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// What the first line says: evaluation, plan, profile.
+    pub(crate) start: Option<Start>,
+    pub(crate) kept: Option<Kept>,
+    pub(crate) scored: Option<Scored>,
+    pub(crate) network: Network,
+    pub(crate) approvals: BTreeMap<String, u64>,
+    pub(crate) limits: BTreeMap<String, u64>,
+}
+
+/// What the first line says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) eval_id: String,
+    pub(crate) plan: String,
+    pub(crate) profile: String,
+}
+
+impl Tally {
+    /// Takes a line.
+    pub(crate) fn see(&mut self, kind: &str, data: &Value) {
+        // What belongs to a sample is wrapped with its name.
+        let own = data.get("data").unwrap_or(data);
+        let text = |data: &Value, key: &str| data[key].as_str().unwrap_or_default().to_owned();
+        match kind {
+            "start" if self.start.is_none() => {
+                let (eval_id, plan) = (text(data, "eval_id"), text(data, "plan"));
+                self.start = Some(Start { eval_id, plan, profile: text(data, "profile") });
+            }
+            "kept" if self.kept.is_none() => {
+                let samples = data["samples"].as_u64().unwrap_or_default();
+                self.kept = Some(Kept { log: text(data, "log"), sha256: text(data, "sha256"), samples });
+            }
+            "scored" if self.scored.is_none() => {
+                self.scored = Some(Scored { log: text(&data["from"], "log"), sha256: text(&data["from"], "sha256") });
+            }
+            "approval" => count(&mut self.approvals, own["decision"].as_str().unwrap_or(OTHERS)),
+            "limit" => count(&mut self.limits, own["type"].as_str().unwrap_or(OTHERS)),
+            "network" => self.record(own),
+            "network_totals" => self.totals(own),
+            _ => {}
+        }
+    }
+
+    fn record(&mut self, data: &Value) {
+        let Some(record) = data.get("record") else {
+            self.network.cut += 1;
+            return;
+        };
+        let verdicts = match record["protocol"].as_str() {
+            Some("dns") => &mut self.network.queries,
+            _ => &mut self.network.connections,
+        };
+        let Verdicts { allowed, refused, failed } = verdicts;
+        let count = match record["verdict"].as_str() {
+            Some("allowed") => allowed,
+            Some("refused") => refused,
+            _ => failed,
+        };
+        add(count, &record["count"]);
+    }
+
+    fn totals(&mut self, data: &Value) {
+        let totals = &mut self.network.totals;
+        for (sum, key) in [
+            (&mut totals.queries, "queries"),
+            (&mut totals.connections, "connections"),
+            (&mut totals.refused, "refused"),
+            (&mut totals.sent, "sent"),
+            (&mut totals.received, "received"),
+            (&mut totals.records_lost, "records_lost"),
+        ] {
+            add(sum, &data[key]);
+        }
+    }
+}
+
+fn add(sum: &mut u64, count: &Value) {
+    *sum = sum.saturating_add(count.as_u64().unwrap_or_default());
+}
+
+fn count(kinds: &mut BTreeMap<String, u64>, kind: &str) {
+    let known = kinds.contains_key(kind) || (kinds.len() < MOST_KINDS && kind.len() <= LONGEST_KIND);
+    *kinds.entry(if known { kind } else { OTHERS }.to_owned()).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_by_what_they_tell() {
+        let mut tally = Tally::default();
+        let sample = |data: Value| json!({"sample": 1, "epoch": 1, "data": data});
+        let record = |protocol: &str, verdict: &str, count: u64| {
+            sample(json!({"kind": "network", "record": {"protocol": protocol, "verdict": verdict, "count": count}}))
+        };
+        tally.see("start", &json!({"eval_id": "e", "plan": "p", "profile": "T0.H1.N1"}));
+        tally.see("start", &json!({"eval_id": "another"}));
+        tally.see("kept", &json!({"log": "a.eval", "sha256": "00", "samples": 3, "status": "error"}));
+        for (protocol, verdict, count) in
+            [("dns", "allowed", 2), ("dns", "refused", 1), ("tls", "failed", 1), ("http", "refused", 5)]
+        {
+            tally.see("network", &record(protocol, verdict, count));
+        }
+        tally.see("network", &sample(json!({"kind": "network", "more": "…"})));
+        for _ in 0..2 {
+            tally.see("network_totals", &sample(json!({"queries": 3, "refused": 6, "sent": 10})));
+        }
+        tally.see("approval", &sample(json!({"decision": "reject"})));
+        tally.see("limit", &sample(json!({"type": "time"})));
+        assert_eq!(tally.start, Some(Start { eval_id: "e".into(), plan: "p".into(), profile: "T0.H1.N1".into() }));
+        tally.see("scored", &json!({"from": {"log": "b.eval", "sha256": "01"}}));
+        assert_eq!(tally.scored, Some(Scored { log: "b.eval".into(), sha256: "01".into() }));
+        assert_eq!(tally.kept, Some(Kept { log: "a.eval".into(), sha256: "00".into(), samples: 3 }));
+        let network = json!({
+            "queries": {"allowed": 2, "refused": 1, "failed": 0}, "connections": {"allowed": 0, "refused": 5, "failed": 1},
+            "cut": 1, "totals": {"queries": 6, "connections": 0, "refused": 12, "sent": 20, "received": 0, "records_lost": 0},
+        });
+        assert_eq!(json!(tally.network), network);
+        assert_eq!((json!(tally.approvals), json!(tally.limits)), (json!({"reject": 1}), json!({"time": 1})));
+    }
+
+    #[test]
+    fn no_chain_fills_the_memory_with_kinds() {
+        let mut tally = Tally::default();
+        for number in 0..1000 {
+            tally.see("approval", &json!({"data": {"decision": format!("decision {number}")}}));
+        }
+        tally.see("limit", &json!({"data": {"type": "x".repeat(1 << 20)}}));
+        assert_eq!((tally.approvals.len(), tally.approvals[OTHERS]), (MOST_KINDS + 1, 1000 - 32));
+        assert_eq!(tally.limits, BTreeMap::from([(OTHERS.to_owned(), 1)]));
+    }
+}
