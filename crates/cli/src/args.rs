@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// Run one command in a sandbox
     Run(Box<RunArguments>),
     /// Prove a profile on this host: probes from inside, and the profile that they show
-    Verify(Box<VerifyArguments>),
+    Verify(Box<ProveArguments>),
     /// Look after the sandboxes that run
     #[command(subcommand)]
     Sandbox(SandboxCommand),
@@ -293,7 +293,7 @@ pub(crate) struct RunArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct VerifyArguments {
+pub(crate) struct ProveArguments {
     /// A profile, or the path of a document or a task
     #[arg(value_name = "PROFILE|FILE", value_parser = parse_text)]
     pub(crate) profile: String,

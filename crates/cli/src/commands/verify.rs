@@ -13,7 +13,7 @@ use sandbox::StartError;
 use verify::{Conclusion, Report, Speed, Subject, Verdict, VerifyError};
 
 use super::{container, images, input, plan};
-use crate::args::VerifyArguments;
+use crate::args::ProveArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
 use crate::table::{page_width, table};
@@ -31,7 +31,7 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
     }
 }
 
-pub(super) fn run(arguments: &VerifyArguments, printer: &mut Printer) -> Exit {
+pub(super) fn run(arguments: &ProveArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|(subject, image)| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
@@ -74,7 +74,7 @@ fn bar() -> Option<ProgressBar> {
 }
 
 /// What the arguments ask to be proven, and its plan on this host.
-fn prepare(arguments: &VerifyArguments) -> Result<(Subject, Option<Opened>), Obstacle> {
+fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Opened>), Obstacle> {
     let document = match arguments.profile.parse::<Profile>() {
         Ok(profile) => Document::bare(profile, "the command line"),
         Err(error) if !Path::new(&arguments.profile).exists() => {
@@ -97,7 +97,7 @@ fn prepare(arguments: &VerifyArguments) -> Result<(Subject, Option<Opened>), Obs
 
 fn planned(
     document: &Document,
-    arguments: &VerifyArguments,
+    arguments: &ProveArguments,
     image: Option<String>,
     facts: &Facts,
 ) -> Result<(Request, Plan), Obstacle> {
