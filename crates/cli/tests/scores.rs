@@ -329,7 +329,8 @@ fn the_log_of_a_killed_run_is_judged() {
 #[test]
 fn a_grader_elsewhere_judges_a_log_and_its_key_is_nowhere() {
     let place = tempfile::tempdir().unwrap();
-    let (_, result, _) = ended(place.path(), &[&write(place.path(), "task.yaml", WORDS)]);
+    // One after the other: samples are judged in the order in which they ended.
+    let (_, result, _) = ended(place.path(), &[&write(place.path(), "task.yaml", WORDS), "--max-samples", "1"]);
     let path = result["log"].as_str().unwrap();
     let api = Api::OpenAi;
     let said = |text: &str| Next::Reply(fake::said(api, text));

@@ -77,9 +77,10 @@ fn every_documented_part_is_sound() {
     for part in parts {
         let mut text = part.to_owned();
         // A part of a file is completed to one.
-        for (key, line) in
-            [("profile:", "profile: T0.H1.N2\n"), ("dataset:", "dataset: [{input: a, target: A, choices: [a]}]\n")]
-        {
+        for (key, line) in [
+            ("profile:", "profile: T0.H1.N2\n"),
+            ("dataset:", "dataset: [{input: a, target: A, choices: [a], metadata: {level: easy}}]\n"),
+        ] {
             if !text.lines().any(|line| line.starts_with(key)) {
                 text.push_str(line);
             }
