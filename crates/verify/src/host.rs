@@ -54,6 +54,8 @@ pub(crate) async fn probe(
         },
         Way::Listing(path, judge) => match attempt(inside, Attempt::List { path: path.into() }).await? {
             Tried::Answered(Attempted::Listed(entries)) => Ok(judge(&entries, scene)),
+            // An image need not have the directory.
+            Tried::Answered(Attempted::Refused(libc::ENOENT)) => Ok(judge(&[], scene)),
             other => Ok(Finding::unknown(format!("{path}: {}", words(&other)))),
         },
         Way::Descriptors => match attempt(inside, Attempt::Descriptors).await? {
@@ -358,14 +360,21 @@ async fn shared_memory(inside: &Sandbox, witness: &Sandbox, key: u32) -> Result<
 }
 
 async fn written(inside: &Sandbox) -> Result<Finding, SessionError> {
-    let path = format!("/tmp/ringfence-written-{}", secret());
-    let tried = attempt(inside, Attempt::Create { path: path.clone(), bytes: b"inside".to_vec() }).await?;
-    if Path::new(&path).exists() {
-        let _ = std::fs::remove_file(&path);
-        return Ok(Finding::fail(format!("{path} is there outside")));
+    let mut seen = Vec::new();
+    // An image need not have the first.
+    for directory in ["/tmp", ""] {
+        let path = format!("{directory}/ringfence-written-{}", secret());
+        let tried = attempt(inside, Attempt::Create { path: path.clone(), bytes: b"inside".to_vec() }).await?;
+        if Path::new(&path).exists() {
+            let _ = std::fs::remove_file(&path);
+            return Ok(Finding::fail(format!("{path} is there outside")));
+        }
+        match tried {
+            Tried::Answered(Attempted::Returned(_)) => {
+                return Ok(Finding::pass("written inside, not there outside"));
+            }
+            other => seen.push(format!("{directory}/: {}", words(&other))),
+        }
     }
-    Ok(match tried {
-        Tried::Answered(Attempted::Returned(_)) => Finding::pass("written inside, not there outside"),
-        other => Finding::unknown(format!("it could not be written: {}", words(&other))),
-    })
+    Ok(Finding::unknown(format!("it could not be written: {}", seen.join(", "))))
 }

@@ -25,7 +25,8 @@ pub(crate) async fn probe(bound: Bound, inside: &Sandbox, scene: &Scene) -> Resu
     if unbounded && matches!(bound, Bound::Memory | Bound::Pids) {
         return Ok(Finding::unclaimed("the plan says that nothing bounds it here"));
     }
-    let directory = || String::from("/tmp");
+    // The root of the sandbox is what is bounded.
+    let directory = || String::from("/");
     let (aim, limit) = match bound {
         Bound::Memory => (Attempt::Memory { bytes: 2 * MEMORY }, MEMORY),
         Bound::Pids => (Attempt::Processes { count: u32::try_from(2 * PIDS).unwrap_or(u32::MAX) }, PIDS),

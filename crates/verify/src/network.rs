@@ -84,6 +84,15 @@ impl Exchange {
         }
     }
 
+    /// The name of the zone below which a query asks, if it is one.
+    pub(crate) fn asks_below(&self) -> Option<&'static str> {
+        match self.say {
+            Say::Query | Say::QueryOverTcp => Some("forbidden"),
+            Say::Tunnel(label) => Some(label),
+            _ => None,
+        }
+    }
+
     fn name(&self) -> Option<String> {
         match self.to {
             To::Name(label) => Some(format!("{label}.{ZONE}")),

@@ -57,25 +57,33 @@ fn listed(level: Network, egress: &Egress) -> Egress {
 /// Why the plan's own rules make something else of an exchange than its level does, if they do.
 pub(crate) fn altered(exchange: &Exchange, zone: &Zone) -> Option<&'static str> {
     let (Egress::Everything { rules } | Egress::Listed { rules }) = &zone.egress else { return None };
-    let reached = matches!(exchange.expected(zone.level), Expected::Reached);
-    match exchange.to {
-        To::Address(address) => altered_address(address, rules, reached),
-        To::Name(label) => {
-            let name: HostName = format!("{label}.{ZONE}").parse().ok()?;
-            let address = exchange.address();
-            if rules.deny.iter().any(|pattern| pattern.matches(&name)) {
-                return Some("the plan's own rules deny the name");
-            }
-            if rules.allow_private_answers.iter().any(|pattern| pattern.matches(&name)) {
-                return Some("the plan's own rules allow the name private answers");
-            }
-            let unlisted = matches!(exchange.expected(zone.level), Expected::Refused([Reason::NameNotListed]));
-            if unlisted && rules.allow.iter().any(|rule| rule.hosts.matches(&name)) {
-                return Some("the plan's own rules list the name");
-            }
-            address.filter(|_| reached).and_then(|address| altered_address(address, rules, true))
-        }
+    let expected = exchange.expected(zone.level);
+    // No rule opens what is dropped.
+    if matches!(expected, Expected::Dropped) {
+        return None;
     }
+    let reached = matches!(expected, Expected::Reached);
+    match (exchange.asks_below(), exchange.to) {
+        (Some(label), _) => altered_name(&format!("query.{label}.{ZONE}"), rules, expected),
+        (None, To::Address(address)) => altered_address(address, rules, reached),
+        (None, To::Name(label)) => altered_name(&format!("{label}.{ZONE}"), rules, expected).or_else(|| {
+            let address = exchange.address().filter(|_| reached)?;
+            altered_address(address, rules, true)
+        }),
+    }
+}
+
+fn altered_name(name: &str, rules: &NetworkRules, expected: Expected) -> Option<&'static str> {
+    let name: HostName = name.parse().ok()?;
+    if rules.deny.iter().any(|pattern| pattern.matches(&name)) {
+        return Some("the plan's own rules deny the name");
+    }
+    if rules.allow_private_answers.iter().any(|pattern| pattern.matches(&name)) {
+        return Some("the plan's own rules allow the name private answers");
+    }
+    let unlisted = matches!(expected, Expected::Refused([Reason::NameNotListed]));
+    let listed = unlisted && rules.allow.iter().any(|rule| rule.hosts.matches(&name));
+    listed.then_some("the plan's own rules list the name")
 }
 
 fn altered_address(address: IpAddr, rules: &NetworkRules, reached: bool) -> Option<&'static str> {
@@ -108,6 +116,13 @@ mod tests {
         assert_eq!(altered(&exchange, &zone(NetworkRules::default())), None);
         let open = NetworkRules { allow_cidr: ["10.0.0.0/8".parse().unwrap()].into(), ..NetworkRules::default() };
         assert!(altered(&exchange, &zone(open)).is_some());
+        let wide = || NetworkRules { allow: ["*.example.org".parse().unwrap()].into(), ..NetworkRules::default() };
+        let unlisted = Expected::Refused(&[Reason::NameNotListed]);
+        let query = Exchange { say: Say::Query, expected: [unlisted; 3], ..exchange };
+        assert_eq!(altered(&query, &zone(NetworkRules::default())), None);
+        assert!(altered(&query, &zone(wide())).is_some());
+        let datagram = Exchange { say: Say::Datagram, expected: [Expected::Dropped; 3], ..exchange };
+        assert_eq!(altered(&datagram, &zone(wide())), None);
         let name = Exchange { to: To::Name("allowed"), expected: [Expected::Reached; 3], ..exchange };
         assert_eq!(altered(&name, &zone(NetworkRules::default())), None);
         let deny = NetworkRules { deny: ["*.example.org".parse().unwrap()].into(), ..NetworkRules::default() };

@@ -44,14 +44,7 @@ pub(super) const PROBES: &[Probe] = &[
         "no such file",
         Way::Host(Target::File),
     ),
-    probe(
-        "host_write",
-        Control::Files,
-        Full,
-        "write a file into /tmp",
-        "it is not there outside",
-        Way::Host(Target::Written),
-    ),
+    probe("host_write", Control::Files, Full, "write a file", "it is not there outside", Way::Host(Target::Written)),
     probe(
         "mounts",
         Control::Files,
