@@ -101,7 +101,7 @@ fn cannot_start(errno: Errno) -> Failure {
 
 /// Starts a command, by the spare keeper if there is one that can do it.
 pub(crate) fn start(spec: &Exec, spare: &mut Option<Spare>) -> Result<Started, Failure> {
-    start_prepared(prepare(spec)?, spec.pty, spare)
+    start_prepared(&prepare(spec)?, spec.pty, spare)
 }
 
 /// Starts an attempt: a command in everything but the program.
@@ -115,11 +115,11 @@ pub(crate) fn start_attempt(attempt: Attempt, user: User, spare: &mut Option<Spa
         timeout_ms: None,
         max_output: None,
     };
-    start_prepared(Prepared { attempt: Some(attempt), ..prepare(&spec)? }, None, spare)
+    start_prepared(&Prepared { attempt: Some(attempt), ..prepare(&spec)? }, None, spare)
 }
 
-fn start_prepared(prepared: Prepared, pty: Option<WindowSize>, spare: &mut Option<Spare>) -> Result<Started, Failure> {
-    let orders = postcard::to_allocvec(&prepared).ok();
+fn start_prepared(prepared: &Prepared, pty: Option<WindowSize>, spare: &mut Option<Spare>) -> Result<Started, Failure> {
+    let orders = postcard::to_allocvec(prepared).ok();
     if let Some(orders) = orders.filter(|orders| pty.is_none() && orders.len() <= MAX_ORDERS)
         && let Some(started) = spare.take().and_then(|spare| spare.start(&orders))
     {
@@ -129,7 +129,7 @@ fn start_prepared(prepared: Prepared, pty: Option<WindowSize>, spare: &mut Optio
         Some(size) => terminal(size),
         None => pipes(),
     };
-    fork_keeper(ends.map_err(cannot_start)?, Some(&prepared))
+    fork_keeper(ends.map_err(cannot_start)?, Some(prepared))
 }
 
 /// Makes a keeper, of a command or of one to come.

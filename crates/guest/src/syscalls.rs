@@ -31,11 +31,11 @@ pub(crate) fn raw_call(number: i64, arguments: &mut [wire::Argument]) -> io::Res
             wire::Argument::Bytes(bytes) => bytes.as_mut_ptr() as u64,
         };
     }
-    let [a, b, c, d, e, f] = values;
+    let [first, second, third, fourth, fifth, sixth] = values;
     // WHY: to try a call that no library makes is what a probe is for.
     // SAFETY: the host may have anything tried; this runs in a child that does nothing else, shares no memory with the
     // guest and ends right after. Buffers outlive the call.
-    match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
+    match unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) } {
         -1 => Err(io::Error::last_os_error()),
         value => Ok(value),
     }
