@@ -14,6 +14,8 @@ ANTHROPIC_VERSION=2.8.0
 GOOGLE_VERSION=3.1.0
 CRYPTOGRAPHY_VERSION=50.0.2
 SECURESYSTEMSLIB_VERSION=1.6.0
+# Tests that a plain user runs too, as an expression of grep.
+AS_PLAIN_USER='attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores'
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
 
 export CARGO_TERM_COLOR=never
@@ -277,8 +279,16 @@ assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION',
         "openai==$OPENAI_VERSION" "anthropic==$ANTHROPIC_VERSION" "google-genai==$GOOGLE_VERSION"
 }
 
-# Whether what a run says of itself can be checked: by us, and by others in a virtual environment of this lane's own.
+# Proof: every probe on the embedded engine, as whoever runs this and, if that is root, as a plain user too; and whether what a run
+# says of itself can be checked: by us, and by others in a virtual environment of this lane's own.
 lane_verify() {
+    debian setpriv util-linux
+    tests 'probes and their judge' cargo test --release -p verify
+    tests 'attempts of probes' cargo test --release -p sandbox --test attempts
+    tests 'the embedded engine, proven' cargo test --release -p ringfence --test verify
+    if [ "$(id -u)" -eq 0 ]; then
+        tests 'the embedded engine, proven as a plain user' as_plain_user 'verify\|attempts'
+    fi
     debian_file /usr/bin/python3 python3
     tests 'receipts' cargo test --release -p receipt
     tests 'receipts of evaluations' cargo test --release -p ringfence --test receipts
@@ -315,12 +325,12 @@ lane_soak() {
     tests 'killed runners' cargo test --release -p ringfence --test run runners_killed_at_random_leave_nothing
 }
 
-# Runs the sandbox tests' programs, and the command's, from a directory that everybody may read, as a user without rights.
+# as_plain_user [WHICH]: runs the sandbox tests' programs, and the command's, from a directory that everybody may read, as a user without rights.
 as_plain_user() {
-    local directory programs program status=0
+    local directory programs program status=0 wanted=${1:-$AS_PLAIN_USER}
     directory=$(mktemp -d)
     programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
-        grep -o '"executable":"[^"]*/\(attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores\)-[^"]*"' | cut -d'"' -f4)
+        grep -o '"executable":"[^"]*/\('"$wanted"'\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
     cp target/release/ringfence "$directory/" && chmod 755 "$directory" "$directory/ringfence"

@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Key(KeyCommand),
     /// Run one command in a sandbox
     Run(Box<RunArguments>),
+    /// Prove a profile on this host: probes from inside, and the profile that they show
+    Verify(Box<ProveArguments>),
     /// Look after the sandboxes that run
     #[command(subcommand)]
     Sandbox(SandboxCommand),
@@ -288,6 +290,25 @@ pub(crate) struct RunArguments {
     /// The command; without one, what the image says
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProveArguments {
+    /// A profile, or the path of a document or a task
+    #[arg(value_name = "PROFILE|FILE", value_parser = parse_text)]
+    pub(crate) profile: String,
+    /// Who runs it: container
+    #[arg(long)]
+    pub(crate) provider: Option<Provider>,
+    /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store or a registry
+    #[arg(long, value_parser = parse_text)]
+    pub(crate) image: Option<String>,
+    /// Only the part that evaluations begin with
+    #[arg(long)]
+    pub(crate) fast: bool,
+    /// Why a safeguard is off
+    #[arg(long, value_name = "TEXT", value_parser = parse_text)]
+    pub(crate) justification: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

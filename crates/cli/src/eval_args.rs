@@ -116,6 +116,9 @@ pub(crate) struct Running {
     /// Whom the gateway asks for names, instead of this host's resolver
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) dns_upstream: Option<SocketAddr>,
+    /// How much of the profile is proven before the first sample; fast unless it is said
+    #[arg(long, value_name = "HOW")]
+    pub(crate) verify: Option<Verify>,
     /// The key that signs the receipt; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
@@ -169,6 +172,17 @@ pub(crate) struct SetArguments {
     /// Begin tasks anew that have changed since the set was begun, instead of refusing them
     #[arg(long)]
     pub(crate) anew: bool,
+}
+
+/// How much is proven before an evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Verify {
+    /// Every probe
+    Full,
+    /// The part that takes a moment
+    Fast,
+    /// Nothing; needs a justification, and is written into the log
+    Off,
 }
 
 /// The format of a log.

@@ -21,7 +21,7 @@ use crate::printer::{Look, Printer, Written, plain, span};
 
 fn main() -> ExitCode {
     panics::install();
-    if let Some(code) = egress::become_gateway() {
+    if let Some(code) = egress::become_gateway().or_else(verify::become_world) {
         return code;
     }
     // Errors about arguments repeat them; what speaks to a terminal is stopped before anything can.

@@ -80,7 +80,8 @@ fn a_run_is_signed_and_checked_elsewhere() {
         assert_eq!(asserted["approvals"], json!({"approve": 1}), "{asserted}");
         assert!(asserted["network"]["queries"]["refused"].as_u64().unwrap() > 0, "{asserted}");
         assert_eq!(asserted["samples"], json!({"total": 1, "done": 1, "failed": 0}));
-        assert_eq!(asserted["profile"]["observed"], json!({"state": "not_probed"}));
+        let observed = &asserted["profile"]["observed"];
+        assert_eq!((&observed["state"], &observed["profile"]), (&json!("probed"), &json!("T0.H1.N2")), "{asserted}");
         assert_eq!(asserted["images"][0]["pin"], "unpinned");
         let header = dump(&elsewhere, &log);
         assert_eq!(header["eval"]["metadata"]["ringfence_receipt"], json!({"expected": true, "keyid": id}));

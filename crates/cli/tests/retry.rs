@@ -60,13 +60,16 @@ fn kill_after(command: &mut Command, time: Duration) -> Option<Duration> {
     None
 }
 
+/// A proof before the first sample would be most of a run this short, and its moments are not what is tested.
+const UNPROVEN: [&str; 4] = ["--verify", "off", "--justification", "killed on purpose"];
+
 #[test]
 fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_end() {
     let mut chance = Chance::new();
     let place = tempfile::tempdir().unwrap();
     let task = write(place.path(), "task.yaml", &many(100, 3));
     let begin = Instant::now();
-    let (code, whole, messages) = ended(place.path(), &[&task, "--max-samples", "4"]);
+    let (code, whole, messages) = ended(place.path(), &[&[&*task, "--max-samples", "4"], &UNPROVEN[..]].concat());
     let mut length = begin.elapsed();
     assert_eq!(code, 0, "{messages}");
     let expected = exactly_once(Path::new(whole["log"].as_str().unwrap()));
@@ -79,7 +82,7 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_end() {
         let directory = place.path().join(format!("round-{round}"));
         let path = directory.to_str().unwrap();
         let mut first = common::command(place.path());
-        first.args(["eval", &task, "--max-samples", "4", "--log-dir", path]);
+        first.args(["eval", &task, "--max-samples", "4", "--log-dir", path]).args(UNPROVEN);
         // Spread over the whole run, by chance within each part.
         let moment = length.mul_f64((f64::from(killed) + chance.share()) / 20.0);
         match kill_after(&mut first, moment) {
@@ -94,19 +97,19 @@ fn a_run_that_is_killed_at_any_moment_goes_on_to_the_same_end() {
         for _ in 0..3 {
             let Some(old) = log.clone().filter(|_| chance.share() < 0.4) else { break };
             let before = std::fs::read(&old).unwrap();
-            kill_after(&mut retrying(place.path(), &old, &[]), length.mul_f64(chance.share()));
+            kill_after(&mut retrying(place.path(), &old, &UNPROVEN), length.mul_f64(chance.share()));
             assert_eq!(std::fs::read(&old).unwrap(), before, "the old log is untouched");
             log = logs(&directory).pop();
         }
         let (code, result, messages) = match &log {
             Some(old) => {
                 let before = std::fs::read(old).unwrap();
-                let ended = retry(place.path(), old, &[]);
+                let ended = retry(place.path(), old, &UNPROVEN);
                 assert_eq!(std::fs::read(old).unwrap(), before, "the old log is untouched");
                 ended
             }
             // Killed before there was a log.
-            None => ended(place.path(), &[&task]),
+            None => ended(place.path(), &[&[&*task], &UNPROVEN[..]].concat()),
         };
         assert_eq!(code, 0, "round {round}: {messages}");
         let last = PathBuf::from(result["log"].as_str().unwrap());

@@ -103,9 +103,19 @@ impl GatewayProcess {
         settings: Settings,
         decider: Option<Arc<dyn Decider>>,
     ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), GatewayError> {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(GatewayError::Start)?;
         let mut command = Command::new(program);
-        command.arg0(PROCESS).env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(theirs)));
+        command.arg0(PROCESS);
+        Self::start_command(command, settings, decider).await
+    }
+
+    /// The same with a command that ends as a gateway, having gone elsewhere first.
+    pub async fn start_command(
+        mut command: Command,
+        settings: Settings,
+        decider: Option<Arc<dyn Decider>>,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), GatewayError> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(GatewayError::Start)?;
+        command.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(theirs)));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         sandbox::keep_descriptors_back(&mut command);
         let child = command.spawn().map_err(GatewayError::Start)?;

@@ -34,7 +34,7 @@ pub use gateway::{Gateway, Lost, Settings};
 pub use head::{Body, Head, MAX_HEAD, read_head};
 pub use hello::{Hello, MAX_HELLO, check_hello, read_hello};
 pub use outside::ResolverError;
-pub use process::become_gateway;
+pub use process::{become_gateway, execute_gateway};
 pub use question::{Kind, MAX_QUERY, Question, read_question};
 pub use reason::Reason;
 pub use record::{Counters, Outcome, Protocol, Record};

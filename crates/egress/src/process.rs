@@ -27,6 +27,12 @@ const NOBODY: u32 = 65_534;
 /// Records that wait for the runner.
 const RECORDS: usize = 4096;
 
+/// Executes this very program as a gateway, in the place of this process; returns only if that failed.
+pub fn execute_gateway() -> std::io::Error {
+    use std::os::unix::process::CommandExt as _;
+    std::process::Command::new("/proc/self/exe").arg0(PROCESS).exec()
+}
+
 /// Becomes the gateway if this process was started as one. Every program that starts gateways calls this first.
 pub fn become_gateway() -> Option<ExitCode> {
     let asked = std::env::args_os().next().is_some_and(|name| name == PROCESS);

@@ -9,6 +9,9 @@ use crate::solve;
 use crate::task::{Dollars, RunLimits, Solver};
 use crate::{Earlier, Job};
 
+/// Where a log says which profile probes saw.
+const OBSERVED: &str = "ringfence_observed";
+
 /// Inspect's `eval`: its own fields, and ours under `metadata.ringfence` and `sandbox`.
 ///
 /// `kept` is what is said of an earlier log that it goes on from.
@@ -18,6 +21,11 @@ pub(crate) fn spec(job: &Job, created: &str, eval_id: &str, kept: Option<&Value>
     let scorers = score::described(&task.scorers, &task.metrics);
     let mut metadata = task.metadata.clone();
     metadata.insert("ringfence".into(), own(job, kept));
+    // What a receipt says was seen: ours to say, never the task's.
+    metadata.remove(OBSERVED);
+    if let Some(observed) = job.verified.get("observed") {
+        metadata.insert(OBSERVED.into(), observed.clone());
+    }
     // Logs that go on from each other are of one task, as Inspect has it.
     let task_id = job.earlier.as_ref().and_then(Earlier::task_id).map_or_else(unique, str::to_owned);
     json!({
@@ -66,6 +74,7 @@ fn own(job: &Job, kept: Option<&Value>) -> Value {
         "model": {"unsent": job.models.agent().unsent()},
         "run_limits": run_limits(&job.task.run_limits),
         "host": job.facts,
+        "verified": job.verified,
         "invocation": job.invocation,
         "kept": kept,
         "set_key": job.set.as_ref().map(|(_, key)| key),

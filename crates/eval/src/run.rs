@@ -89,6 +89,8 @@ pub struct Job {
     pub keys: Keys,
     /// What was found out about this host, for the log.
     pub facts: Value,
+    /// What probes showed of the plan, for the log; null where nobody tried.
+    pub verified: Value,
     /// Whether the log is to have a receipt, for the log.
     pub receipt: log::Expectation,
     /// The version of the task's files, for the log.

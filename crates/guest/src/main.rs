@@ -4,6 +4,7 @@
 //! outside of it. Inside, the workload may be root; the guest therefore is not dumpable, ignores signals, and counts on
 //! nothing that the workload can change.
 
+mod attempt;
 mod commands;
 mod failure;
 mod files;

@@ -8,7 +8,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, read};
 use rustix::process::{WaitOptions, wait};
-use wire::{Decoder, DialFailure, Exec, Guest, Host, MAX_CHUNK, Outcome, PROTOCOL_VERSION, Within, WriteMode};
+use wire::{
+    Attempt, Decoder, DialFailure, Exec, Guest, Host, MAX_CHUNK, Outcome, PROTOCOL_VERSION, User, Within, WriteMode,
+};
 
 use crate::commands::Command;
 use crate::failure::Failure;
@@ -178,6 +180,9 @@ impl Server {
             Host::Hello { version } if version != PROTOCOL_VERSION => return Err(Stop::Stream),
             Host::Hello { .. } | Host::Shutdown => {}
             Host::Exec { id, exec } => self.answer(id, |server| server.exec(id, &exec)),
+            Host::Attempt { id, attempt, user, timeout_ms } => {
+                self.answer(id, |server| server.attempt(id, attempt, user, timeout_ms));
+            }
             Host::Input { id, bytes } => {
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.take_input(&bytes);
@@ -292,6 +297,17 @@ impl Server {
         let started = spawn::start(exec, &mut self.spare)?;
         self.keepers.insert(started.keeper.as_raw_nonzero().get());
         self.commands.insert(id, Command::new(id, started, exec.timeout_ms, exec.max_output));
+        Ok(())
+    }
+
+    fn attempt(&mut self, id: u32, attempt: Attempt, user: User, timeout_ms: u64) -> Result<(), Failure> {
+        if self.is_known(id) {
+            return Err(Failure::invalid("this id is in use"));
+        }
+        self.wants_spare = true;
+        let started = spawn::start_attempt(attempt, user, &mut self.spare)?;
+        self.keepers.insert(started.keeper.as_raw_nonzero().get());
+        self.commands.insert(id, Command::new(id, started, Some(timeout_ms), None));
         Ok(())
     }
 

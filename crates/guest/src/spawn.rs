@@ -21,7 +21,7 @@ use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use serde::{Deserialize, Serialize};
-use wire::{Exec, FailureKind, User, WindowSize};
+use wire::{Attempt, Exec, FailureKind, User, WindowSize};
 
 use crate::commands::Kind;
 use crate::failure::Failure;
@@ -63,6 +63,8 @@ struct Prepared {
     cwd: CString,
     identity: Identity,
     switch_user: bool,
+    /// What to try instead of executing a program.
+    attempt: Option<Attempt>,
 }
 
 /// The command's own ends.
@@ -99,14 +101,31 @@ fn cannot_start(errno: Errno) -> Failure {
 
 /// Starts a command, by the spare keeper if there is one that can do it.
 pub(crate) fn start(spec: &Exec, spare: &mut Option<Spare>) -> Result<Started, Failure> {
-    let prepared = prepare(spec)?;
+    start_prepared(prepare(spec)?, spec.pty, spare)
+}
+
+/// Starts an attempt: a command in everything but the program.
+pub(crate) fn start_attempt(attempt: Attempt, user: User, spare: &mut Option<Spare>) -> Result<Started, Failure> {
+    let spec = Exec {
+        argv: vec!["/attempt".into()],
+        env: Vec::new(),
+        cwd: None,
+        user,
+        pty: None,
+        timeout_ms: None,
+        max_output: None,
+    };
+    start_prepared(Prepared { attempt: Some(attempt), ..prepare(&spec)? }, None, spare)
+}
+
+fn start_prepared(prepared: Prepared, pty: Option<WindowSize>, spare: &mut Option<Spare>) -> Result<Started, Failure> {
     let orders = postcard::to_allocvec(&prepared).ok();
-    if let Some(orders) = orders.filter(|orders| spec.pty.is_none() && orders.len() <= MAX_ORDERS)
+    if let Some(orders) = orders.filter(|orders| pty.is_none() && orders.len() <= MAX_ORDERS)
         && let Some(started) = spare.take().and_then(|spare| spare.start(&orders))
     {
         return Ok(started);
     }
-    let ends = match spec.pty {
+    let ends = match pty {
         Some(size) => terminal(size),
         None => pipes(),
     };
@@ -193,6 +212,7 @@ fn prepare(spec: &Exec) -> Result<Prepared, Failure> {
         cwd: text(cwd)?,
         switch_user,
         identity,
+        attempt: None,
     })
 }
 
@@ -229,12 +249,23 @@ fn keep(prepared: &Prepared, ends: ChildEnds, report: OwnedFd) -> ! {
         // Nobody listens any more if the guest is gone, and then neither are we soon.
         let _ = report.write_all(&message);
     };
+    let mut become_it = || {
+        let errno = become_command(prepared, &ends);
+        tell(REPORT_NOT_STARTED, errno.raw_os_error());
+        exit_now(127)
+    };
     let started = set_child_subreaper(Some(Pid::INIT)).map_err(std::io::Error::from).and_then(|()| {
-        spawn_until_exec(|| {
-            let errno = become_command(prepared, &ends);
-            tell(REPORT_NOT_STARTED, errno.raw_os_error());
-            exit_now(127)
-        })
+        if prepared.attempt.is_none() {
+            return spawn_until_exec(become_it);
+        }
+        // It executes nothing, so it needs memory of its own.
+        match fork()? {
+            Side::Parent(pid) => Ok(pid),
+            Side::Child => {
+                become_it();
+                exit_now(127)
+            }
+        }
     });
     let command = match started {
         Err(error) => {
@@ -266,6 +297,9 @@ fn keep(prepared: &Prepared, ends: ChildEnds, report: OwnedFd) -> ! {
 fn become_command(prepared: &Prepared, ends: &ChildEnds) -> Errno {
     if let Err(errno) = set_up(prepared, ends) {
         return errno;
+    }
+    if let Some(attempt) = &prepared.attempt {
+        crate::attempt::run(attempt);
     }
     let error = exec(&prepared.candidates, &prepared.argv, &prepared.env);
     Errno::from_io_error(&error).unwrap_or(Errno::IO)

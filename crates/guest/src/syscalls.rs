@@ -1,4 +1,4 @@
-//! The only `unsafe` of the guest: fork, exec and the descriptor that it was born with.
+//! The only `unsafe` of the guest: fork, exec, the descriptor that it was born with, and the calls that a probe tries.
 #![expect(unsafe_code, reason = "fork, exec and adopting an inherited descriptor have no safe form")]
 
 use std::ffi::{CString, c_char};
@@ -19,6 +19,25 @@ pub(crate) fn control_stream() -> Option<OwnedFd> {
             return None;
         }
         Some(OwnedFd::from_raw_fd(CONTROL))
+    }
+}
+
+/// Makes a system call of a probe: numbers as they are, bytes by their address. Never from the guest itself.
+pub(crate) fn raw_call(number: i64, arguments: &mut [wire::Argument]) -> io::Result<i64> {
+    let mut values = [0_u64; 6];
+    for (value, argument) in values.iter_mut().zip(arguments) {
+        *value = match argument {
+            wire::Argument::Number(number) => *number,
+            wire::Argument::Bytes(bytes) => bytes.as_mut_ptr() as u64,
+        };
+    }
+    let [a, b, c, d, e, f] = values;
+    // WHY: to try a call that no library makes is what a probe is for.
+    // SAFETY: the host may have anything tried; this runs in a child that does nothing else, shares no memory with the
+    // guest and ends right after. Buffers outlive the call.
+    match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
+        -1 => Err(io::Error::last_os_error()),
+        value => Ok(value),
     }
 }
 
@@ -83,6 +102,18 @@ pub(crate) fn close_all_but(kept: &[RawFd]) {
             unsafe { libc::syscall(libc::SYS_close_range, first, kept - 1, 0) };
         }
         first = first.max(kept.saturating_add(1));
+    }
+}
+
+/// Closes a descriptor that no program would inherit, as an exec does.
+pub(crate) fn close_if_not_inherited(number: RawFd) {
+    // WHY: a probe executes nothing, and must not hold more than a command would.
+    // SAFETY: takes plain values. The process goes on without any object that owns the number, as after an exec.
+    unsafe {
+        let flags = libc::fcntl(number, libc::F_GETFD);
+        if flags != -1 && flags & libc::FD_CLOEXEC != 0 {
+            libc::close(number);
+        }
     }
 }
 

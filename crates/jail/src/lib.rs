@@ -3,6 +3,7 @@
 //! - [`probe`]: does this kernel, with these rights, really do what a sandbox needs? Every answer comes from doing it in
 //!   a child process that is thrown away.
 //! - [`zygote`]: a small helper process that creates sandboxes, outlives a killed runner, and cleans up.
+//! - [`world`]: network namespaces of our own, for proofs.
 //! - [`cgroups`]: control groups, v1 and v2.
 
 mod attempt;
@@ -17,6 +18,7 @@ mod nftables;
 pub mod probe;
 mod steps;
 mod syscalls;
+pub mod world;
 pub mod zygote;
 
 pub use attempt::{Failure, Step};

@@ -3,6 +3,7 @@
 //! Exec, streams, limits, timeouts, users and files are written once, in the guest and the [`Session`]; a provider only
 //! hands back a byte stream. The host believes nothing that comes out of it.
 
+mod attempt;
 mod confined;
 mod connection;
 mod container;
@@ -18,12 +19,13 @@ mod share;
 mod snapshot;
 mod tree;
 
+pub use attempt::Tried;
 pub use confined::{Access, Confined};
 pub use connection::{Connection, DialError};
 pub use container::{Capture, Containers, Request, System};
 pub use jail::cgroups::Limits;
 pub use jail::zygote::{Image, Mount, Network, keep_descriptors_back};
-pub use local::start_local;
+pub use local::{start_local, start_local_by};
 pub use operation::{Event, Input, Running};
 pub use pool::Pool;
 pub use registry::{Registered, Run, runs};
@@ -32,4 +34,7 @@ pub use session::{Session, SessionError};
 pub use share::share;
 pub use snapshot::{Archive, Changes, Snapshot};
 pub use tree::{Transferred, TreeError, TreeLimits};
-pub use wire::{DialFailure, Entry, Exec, FailureKind, FileKind, Outcome, Stat, Stream, User, WindowSize};
+pub use wire::{
+    Argument, Attempt, Attempted, DialFailure, Ending, Entry, Exec, FailureKind, FileKind, Listed, LocalAddress,
+    Outcome, Stat, Stream, User, WindowSize,
+};

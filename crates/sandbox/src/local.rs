@@ -1,6 +1,7 @@
 //! H0: a process on this machine, without isolation. The guest runs as an ordinary program in a directory of its own.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -33,10 +34,23 @@ impl Backing for Process {
 
 /// Starts a local sandbox: commands run as the caller, in a fresh directory, with nothing of the caller's environment.
 pub async fn start_local() -> Result<Sandbox, StartError> {
-    let (child, directory, ours) = launch().map_err(StartError::Helper)?;
+    fn straight(program: &Path) -> Command {
+        Command::new(program)
+    }
+    start_local_by(straight).await
+}
+
+/// The same by a command that ends as the program whose path it is given, having gone elsewhere first.
+pub async fn start_local_by(command: impl FnOnce(&Path) -> Command) -> Result<Sandbox, StartError> {
+    let (child, directory, ours) = launch(command).map_err(StartError::Helper)?;
+    let program = directory.path().join(PROGRAM);
     let mut process = Process { child, _directory: directory };
     match Session::open(ours).await {
-        Ok(session) => Ok(Sandbox::new(session, Box::new(process))),
+        Ok(session) => {
+            // It runs; nobody needs to find it.
+            std::fs::remove_file(program).map_err(StartError::Helper)?;
+            Ok(Sandbox::new(session, Box::new(process)))
+        }
         Err(error) => {
             let _ = process.child.kill();
             let _ = process.child.wait();
@@ -45,24 +59,24 @@ pub async fn start_local() -> Result<Sandbox, StartError> {
     }
 }
 
-fn launch() -> io::Result<(Child, TempDir, UnixStream)> {
+/// The guest's file, as long as it is there.
+const PROGRAM: &str = ".guest";
+
+fn launch(by: impl FnOnce(&Path) -> Command) -> io::Result<(Child, TempDir, UnixStream)> {
     let directory = tempfile::Builder::new().prefix("ringfence-").tempdir()?;
-    let program = directory.path().join(".guest");
+    let program = directory.path().join(PROGRAM);
     let mut file = std::fs::OpenOptions::new();
     std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o700);
     file.write(true).create_new(true).open(&program)?.write_all(GUEST)?;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    let child = jail::zygote::spawn_at_3(command(&program, &directory), &theirs)?;
+    let child = jail::zygote::spawn_at_3(bare(by(&program), &directory), &theirs)?;
     drop(theirs);
-    // It runs; nobody needs to find it.
-    std::fs::remove_file(&program)?;
     let ours = std::os::unix::net::UnixStream::from(ours);
     ours.set_nonblocking(true)?;
     Ok((child, directory, UnixStream::from_std(ours)?))
 }
 
-fn command(program: &std::path::Path, directory: &TempDir) -> Command {
-    let mut command = Command::new(program);
+fn bare(mut command: Command, directory: &TempDir) -> Command {
     command.env_clear().current_dir(directory.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command

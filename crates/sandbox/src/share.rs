@@ -199,6 +199,9 @@ fn renumber(first: Host) -> Option<(u32, FirstFrame)> {
         Host::Dial { id, host, port, timeout_ms } => {
             (id, Box::new(move |id| Host::Dial { id, host, port, timeout_ms }))
         }
+        Host::Attempt { id, attempt, user, timeout_ms } => {
+            (id, Box::new(move |id| Host::Attempt { id, attempt, user, timeout_ms }))
+        }
         _ => return None,
     })
 }

@@ -6,9 +6,11 @@
 //! A frame is `length: u32` (little endian, of what follows), `kind: u8`, `id: u32`, payload. Chunks carry raw bytes,
 //! everything else a [postcard](https://postcard.jamesmunns.com) record. `tests/golden.rs` keeps the bytes of a version.
 
+mod attempt;
 mod frame;
 mod message;
 
+pub use attempt::{Argument, Attempt, Attempted, Ending, Listed, LocalAddress, MAX_ATTEMPTED};
 pub use frame::{Decoder, FrameError, MAX_CHUNK, MAX_FRAME, Message, encode};
 pub use message::{
     DialFailure, Entry, Exec, FailureKind, FileKind, Guest, Host, Look, Outcome, PROTOCOL_VERSION, Stat, Stream, User,

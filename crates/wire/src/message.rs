@@ -3,10 +3,11 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::attempt::Attempt;
 use crate::frame::{FrameError, Message};
 
 /// The version that both sides must speak.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 /// How many bytes of a stream may be under way before the receiver grants more.
 pub const WINDOW: u32 = 1 << 20;
 
@@ -230,6 +231,18 @@ pub enum Host {
         /// Where it listens.
         port: u16,
         /// How long it may take until the connection stands.
+        timeout_ms: u64,
+    },
+    /// Try something as a command of this user would, and write what came of it to standard output. It runs, and ends,
+    /// like a command.
+    Attempt {
+        /// The command's id.
+        id: u32,
+        /// What to try.
+        attempt: Attempt,
+        /// As whom.
+        user: User,
+        /// Ends it after this many milliseconds.
         timeout_ms: u64,
     },
 }
@@ -489,6 +502,7 @@ frames!(Host {
     18 => WriteWithin [id] { within, permissions },
     19 => LookWithin [id] { within, look },
     24 => Dial [id] { host, port, timeout_ms },
+    25 => Attempt [id] { attempt, user, timeout_ms },
 } chunks {
     write Self::Input { id, bytes } => (3, *id, bytes),
     read 3 => |id, bytes| Self::Input { id, bytes },

@@ -1,10 +1,10 @@
-//! The bytes of protocol version 3. If this changes, raise `PROTOCOL_VERSION`.
+//! The bytes of protocol version 4. If this changes, raise `PROTOCOL_VERSION`.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 use wire::{
-    Decoder, DialFailure, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, Look, MAX_CHUNK, MAX_FRAME,
-    Message, Outcome, Stat, Stream, User, WindowSize, Within, WriteMode, encode,
+    Argument, Attempt, Decoder, DialFailure, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, Look,
+    MAX_CHUNK, MAX_FRAME, Message, Outcome, Stat, Stream, User, WindowSize, Within, WriteMode, encode,
 };
 
 fn host_messages() -> Vec<Host> {
@@ -22,7 +22,7 @@ fn host_messages() -> Vec<Host> {
     let looks = [Look::Stat, Look::List, Look::Readable, Look::Writable];
     let looks = looks.map(|look| Host::LookWithin { id, within: within.clone(), look });
     let mut messages = vec![
-        Host::Hello { version: 3 },
+        Host::Hello { version: 4 },
         Host::Exec { id, exec },
         Host::Input { id, bytes: b"in".to_vec() },
         Host::InputEnd { id },
@@ -43,6 +43,11 @@ fn host_messages() -> Vec<Host> {
     ];
     messages.extend(looks);
     messages.push(Host::Dial { id, host: "www.example.org".into(), port: 443, timeout_ms: 10_000 });
+    let (user, timeout_ms) = (User::Default, 2000);
+    let call = Attempt::Call { number: 165, arguments: vec![Argument::Number(300), Argument::Bytes(b"x\0".to_vec())] };
+    let tcp = Attempt::Tcp { to: "198.51.100.7:443".parse().unwrap(), send: b"hi".to_vec(), timeout_ms };
+    let attempts = [call, tcp, Attempt::Descriptors].map(|attempt| (attempt, user.clone()));
+    messages.extend(attempts.map(|(attempt, user)| Host::Attempt { id, attempt, user, timeout_ms }));
     messages
 }
 
@@ -50,7 +55,7 @@ fn guest_messages() -> Vec<Guest> {
     let id = 7;
     let stat = Stat { kind: FileKind::File, size: 5, permissions: 0o644 };
     let mut messages = vec![
-        Guest::Hello { version: 3 },
+        Guest::Hello { version: 4 },
         Guest::Output { id, stream: Stream::Out, bytes: b"out".to_vec() },
         Guest::Output { id, stream: Stream::Err, bytes: b"err".to_vec() },
         Guest::Done { id, bytes: 5 },
@@ -102,7 +107,7 @@ fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
 }
 
 #[test]
-fn version_3() {
+fn version_4() {
     insta::assert_snapshot!("host", golden(&host_messages()));
     insta::assert_snapshot!("guest", golden(&guest_messages()));
 }

@@ -12,7 +12,7 @@ use super::eval_obstacle::Obstacle;
 use super::eval_prepare::{Asked, Ready};
 use super::eval_run::{self, Ended, Outcome};
 use super::eval_table::{self, Row};
-use super::score_line;
+use super::{eval_verify, score_line};
 use crate::eval_args::EvalArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -37,9 +37,12 @@ pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
 }
 
 /// Runs what is ready to the end, and says what it came to.
-pub(super) fn through(ready: Vec<Ready>, most: usize, printer: &mut Printer) -> Exit {
+pub(super) fn through(mut ready: Vec<Ready>, most: usize, printer: &mut Printer) -> Exit {
     for one in &ready {
         one.warn(printer);
+    }
+    if let Err(exit) = eval_verify::all(&mut ready, printer) {
+        return exit;
     }
     let mut ended = match eval_run::all(ready, most, &mut |_, _| {}) {
         Ok(ended) => ended,

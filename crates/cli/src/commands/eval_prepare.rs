@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::eval_obstacle::Obstacle;
 use super::receipts::{self, Signer};
-use super::{container, env_file, exec, input};
-use crate::eval_args::{Running, Wish};
+use super::{container, env_file, eval_verify, exec, input};
+use crate::eval_args::{Running, Verify, Wish};
 use crate::printer::{Look, Printer, plain, span};
 
 /// Where logs go when nobody says.
@@ -76,6 +76,8 @@ pub(super) struct Ready {
     pub(super) job: Job,
     /// Its layers are in use until it has ended.
     pub(super) image: Option<Opened>,
+    /// How much is proven before it starts.
+    pub(super) verify: Verify,
     /// Whoever signs what its log says.
     pub(super) signer: Signer,
 }
@@ -129,7 +131,8 @@ impl Asked {
         // What is refused anyway is not fetched first.
         let (request, plan) = self.planned(&task, None, &facts)?;
         let policy = policy(&request, &plan, Path::new(&self.task))?;
-        let unmet = [eval::check_models(&task, &plan, &models), policy.check(&plan)].concat();
+        let unproven = eval_verify::check(self.running.verify, &plan);
+        let unmet = [eval::check_models(&task, &plan, &models), policy.check(&plan), unproven].concat();
         granted(&task, &plan, unmet)?;
         let (name, image) = container::open_image(&task.document, None).map_err(Obstacle::Image)?;
         let (request, plan) = self.planned(&task, name, &facts)?;
@@ -167,13 +170,15 @@ impl Asked {
             person: None,
             audit_key,
             facts: json!(facts),
+            verified: Value::Null,
             receipt: signer.expectation(),
             revision,
             invocation,
             earlier: None,
             set: None,
         };
-        Ok(Ready { job, image, signer })
+        let verify = self.running.verify.unwrap_or(Verify::Fast);
+        Ok(Ready { job, image, verify, signer })
     }
 
     /// Where logs go.

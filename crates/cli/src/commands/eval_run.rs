@@ -67,7 +67,7 @@ pub(super) fn all(
         let mut waiting = std::iter::zip(labels, ready).enumerate();
         loop {
             while running.len() < most.max(1) && !cancel.is_cancelled() {
-                let Some((index, (label, Ready { job, image, signer }))) = waiting.next() else { break };
+                let Some((index, (label, Ready { job, image, signer, .. }))) = waiting.next() else { break };
                 let job = Job { person: person.clone(), ..job };
                 let (lane, cancel) = (Arc::new(Lane::new(&board, &label)), cancel.clone());
                 let task = running.spawn(async move {

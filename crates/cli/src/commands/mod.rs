@@ -11,6 +11,7 @@ mod eval_obstacle;
 mod eval_prepare;
 mod eval_run;
 mod eval_table;
+mod eval_verify;
 mod exec;
 mod images;
 mod input;
@@ -36,6 +37,7 @@ mod set_tasks;
 mod snapshots;
 mod stream;
 mod terminal;
+mod verify;
 
 use clap::CommandFactory as _;
 
@@ -60,6 +62,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Key(command) => keys::run(&command, printer),
         Command::Log(command) => logs::run(command, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
+        Command::Verify(arguments) => verify::run(&arguments, printer),
         Command::Sandbox(command) => sandboxes::run(command, printer),
         Command::Image(command) => images::run(command, printer),
         Command::Doctor => doctor::doctor(printer),

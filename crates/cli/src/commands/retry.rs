@@ -152,6 +152,8 @@ fn asked(earlier: &Earlier, arguments: &RetryArguments) -> Result<Asked, Problem
             fail_on_error: own.fail_on_error.or(fail_on_error),
             retry_on_error: own.retry_on_error.or(invocation.retry_on_error.map(|often| often.min(100))),
             dns_upstream: own.dns_upstream,
+            // A log alone cannot switch the proof off.
+            verify: own.verify,
             key: own.key.clone(),
             limits: own.limits.or(&run_limits),
         },

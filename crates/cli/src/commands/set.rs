@@ -18,7 +18,7 @@ use super::eval_run::{self, Outcome};
 use super::eval_table::{self, Row};
 use super::retry::go_on;
 use super::set_manifest::{Entry, Manifest};
-use super::{set_logs, set_plot, set_tasks};
+use super::{eval_verify, set_logs, set_plot, set_tasks};
 use crate::eval_args::SetArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -91,6 +91,9 @@ fn through(arguments: &SetArguments, directory: &Path, printer: &mut Printer) ->
     }
     manifest.take(parts.iter().filter_map(|part| part.entry.clone()));
     manifest.write(directory).map_err(|error| failed("its manifest cannot be written", &error))?;
+    if let Err(exit) = eval_verify::all(&mut ready, printer) {
+        return Ok(exit);
+    }
     let ended = eval_run::all(ready, arguments.max_tasks, &mut |index, outcome| {
         let (Outcome::Ended(evaluation), Some(place)) = (outcome, places.get(index)) else { return };
         let Some(entry) = parts.get_mut(*place).and_then(|part| part.entry.as_mut()) else { return };

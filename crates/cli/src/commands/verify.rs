@@ -1,0 +1,214 @@
+//! `verify`: a profile proven from inside, on this host.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use image::{ImageError, Opened};
+use indicatif::{ProgressBar, ProgressStyle};
+use profile::{
+    Approval, Cause, Document, Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Unmet,
+};
+use sandbox::StartError;
+use verify::{Conclusion, Report, Speed, Subject, Verdict, VerifyError};
+
+use super::{container, images, input, plan};
+use crate::args::ProveArguments;
+use crate::exit::Exit;
+use crate::printer::{Look, Page, Printer, plain, span};
+use crate::table::{page_width, table};
+
+enum Obstacle {
+    Plan(plan::Obstacle),
+    Image(ImageError),
+    Start(StartError),
+    Verify(VerifyError),
+}
+
+impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
+    fn from(error: E) -> Self {
+        Self::Plan(error.into())
+    }
+}
+
+pub(super) fn run(arguments: &ProveArguments, printer: &mut Printer) -> Exit {
+    let result = prepare(arguments).and_then(|(subject, image)| {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
+        let speed = if arguments.fast { Speed::Fast } else { Speed::Full };
+        let bar = bar();
+        let shown = bar.clone();
+        let progress = Arc::new(move |done: usize, total: usize| {
+            if let Some(bar) = &shown {
+                bar.set_length(u64::try_from(total).unwrap_or(u64::MAX));
+                bar.set_position(u64::try_from(done).unwrap_or(u64::MAX));
+            }
+        });
+        let report = runtime.block_on(verify::verify(subject, speed, progress));
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        runtime.shutdown_background();
+        // Its layers were in use until now.
+        drop(image);
+        report.map_err(Obstacle::Verify)
+    });
+    match result {
+        Ok(report) => show(&report, printer),
+        Err(Obstacle::Plan(obstacle)) => plan::report(&obstacle, printer),
+        Err(Obstacle::Image(error)) => images::failed(&error, printer),
+        Err(Obstacle::Start(error)) => super::run::failed(&error, Exit::Provider, printer),
+        Err(Obstacle::Verify(error)) => super::run::failed(&error, Exit::Provider, printer),
+    }
+}
+
+fn bar() -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::new(0);
+        // The template is a constant of ours; another look would do as well.
+        if let Ok(style) = ProgressStyle::with_template("verifying [{bar:24}] {pos}/{len} probes") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar
+    })
+}
+
+/// What the arguments ask to be proven, and its plan on this host.
+fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Opened>), Obstacle> {
+    let document = match arguments.profile.parse::<Profile>() {
+        Ok(profile) => Document::bare(profile, "the command line"),
+        Err(error) if !Path::new(&arguments.profile).exists() => {
+            let problem =
+                Problem::new(error.to_string()).hint(format!("{}; or name a document that exists", error.hint()));
+            return Err(Problems { origin: "the command line".into(), problems: vec![problem] }.into());
+        }
+        Err(_) => input::document(&arguments.profile)?,
+    };
+    let requested = document.profile.value;
+    let facts = host::kernel_facts();
+    // What is refused anyway is not fetched first.
+    planned(&document, arguments, arguments.image.clone(), &facts)?;
+    let (name, image) = container::open_image(&document, arguments.image.as_deref()).map_err(Obstacle::Image)?;
+    let (request, plan) = planned(&document, arguments, name, &facts)?;
+    let container = container::request(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?;
+    let offered = plan.affordances.clone();
+    Ok((Subject { requested, plan, container, offered }, image))
+}
+
+fn planned(
+    document: &Document,
+    arguments: &ProveArguments,
+    image: Option<String>,
+    facts: &Facts,
+) -> Result<(Request, Plan), Obstacle> {
+    // Nothing of anybody's runs here: only probes, and those are the operator's own.
+    let bare = document.profile.place.is_none();
+    let approval = (bare && document.approval.is_none()).then_some(Approval::Operator);
+    let justification =
+        arguments.justification.clone().or_else(|| bare.then(|| "probes only: nothing else runs".to_owned()));
+    let overrides = Overrides { image, sandbox: arguments.provider, justification, approval, ..Overrides::default() };
+    let request = Request::resolve(document.clone(), &input::environment()?, overrides);
+    let plan = profile::compile(&request, facts)?;
+    if plan.provider == Provider::Container {
+        return Ok((request, plan));
+    }
+    let reason = match plan.provider {
+        Provider::Local => "a local process has no wall that could be proven".to_owned(),
+        other => format!("`sandbox: {other}` is not built yet"),
+    };
+    let unmet = vec![Unmet::new(Cause::Contradiction, "verify", reason).hint("choose H1 on the embedded engine")];
+    let origin = document.profile.place.is_some().then(|| document.origin.clone());
+    Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() }.into())
+}
+
+/// The exit code of what was found.
+fn exit(conclusion: Conclusion) -> Exit {
+    match conclusion {
+        Conclusion::AsPlanned => Exit::Done,
+        Conclusion::Downgrade | Conclusion::Unproven => Exit::Unverified,
+    }
+}
+
+fn look(verdict: Verdict) -> (&'static str, Look) {
+    match verdict {
+        Verdict::Pass => ("PASS", Look::Good),
+        Verdict::Fail => ("FAIL", Look::Bad),
+        Verdict::Unknown => ("UNKNOWN", Look::Doubtful),
+        Verdict::Unclaimed => ("–", Look::Faint),
+    }
+}
+
+fn show(report: &Report, printer: &mut Printer) -> Exit {
+    let exit = exit(report.conclusion);
+    if printer.json() {
+        printer.data(report);
+        return exit;
+    }
+    let several =
+        report.probes.iter().any(|probed| probed.zones.len() < report.zones.len() && !probed.zones.is_empty());
+    let rows: Vec<_> = report
+        .probes
+        .iter()
+        .map(|probed| {
+            let (text, mark) = look(probed.verdict);
+            let zones = if several && !probed.zones.is_empty() {
+                format!(" ({})", probed.zones.join(", "))
+            } else {
+                String::new()
+            };
+            vec![
+                plain(format!("{}{zones}", probed.id)),
+                span(Look::Faint, probed.control.id()),
+                span(mark, text),
+                plain(probed.evidence.clone()),
+            ]
+        })
+        .collect();
+    let mut page = table(&["probe", "control", "result", "evidence"], &rows, page_width());
+    page.push(Vec::new());
+    page.extend(summary(report));
+    printer.page(&page);
+    unmet(report, printer);
+    exit
+}
+
+/// Says which control is not as planned, and what shows it.
+pub(super) fn unmet(report: &Report, printer: &mut Printer) {
+    for probed in report.unmet() {
+        let (text, mark) = look(probed.verdict);
+        let said = format!(": control `{}`, probe `{}`: {}", probed.control.id(), probed.id, probed.evidence);
+        printer.message(&vec![vec![span(mark, text.to_lowercase()), plain(said)]]);
+    }
+}
+
+/// The observed profile of every phase and service, and how many probes say so.
+fn summary(report: &Report) -> Page {
+    let (text, mark) = match report.conclusion {
+        Conclusion::AsPlanned => ("as planned", Look::Good),
+        Conclusion::Downgrade => ("downgrade", Look::Bad),
+        Conclusion::Unproven => ("not proven", Look::Doubtful),
+    };
+    let mut page = Page::new();
+    for (name, seen) in &report.zones {
+        page.push(vec![
+            span(Look::Strong, format!("{name}: ")),
+            plain(format!("requested {}, planned {}, observed ", report.requested, seen.planned)),
+            span(
+                if seen.observed.to_string() == seen.planned.to_string() { Look::Good } else { Look::Bad },
+                seen.observed.to_string(),
+            ),
+        ]);
+    }
+    page.push(vec![
+        span(mark, text),
+        plain(format!(
+            ": {} passed, {} failed, {} unknown, {} not claimed, in {} ms",
+            report.count(Verdict::Pass),
+            report.count(Verdict::Fail),
+            report.count(Verdict::Unknown),
+            report.count(Verdict::Unclaimed),
+            report.duration_ms
+        )),
+    ]);
+    page
+}

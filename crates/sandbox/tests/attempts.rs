@@ -1,0 +1,73 @@
+//! Attempts of probes have the rights, limits and end of a command.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{attackers, create, sh};
+use sandbox::{Argument, Attempt, Attempted, Outcome, Sandbox, Tried, User};
+
+const SOON: Duration = Duration::from_secs(5);
+
+async fn attempt(sandbox: &Sandbox, attempt: Attempt) -> Attempted {
+    match sandbox.attempt(attempt, User::Default, SOON).await.unwrap() {
+        Tried::Answered(attempted) => attempted,
+        Tried::Ended(outcome) => panic!("{outcome:?}"),
+    }
+}
+
+#[tokio::test]
+async fn attempts_have_the_rights_of_commands() {
+    let sandbox = create().await;
+    let status = sh(&sandbox, "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid)' /proc/self/status").await;
+    let Attempted::Read(bytes) = attempt(&sandbox, Attempt::Read { path: "/proc/self/status".into() }).await else {
+        panic!("not read")
+    };
+    let text = String::from_utf8(bytes).unwrap();
+    for line in status.lines() {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert_eq!(attempt(&sandbox, Attempt::Descriptors).await, Attempted::Listed(Vec::new()));
+    for user in attackers() {
+        let call = Attempt::Call { number: 165, arguments: vec![Argument::Number(0); 5] };
+        let tried = sandbox.attempt(call, user, SOON).await.unwrap();
+        assert_eq!(tried, Tried::Answered(Attempted::Refused(1)), "mount");
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_ends_in_time_and_leaves_nothing() {
+    let sandbox = create().await;
+    let count = "sleep 0.2; ls -d /proc/[0-9]* | wc -l";
+    let before = sh(&sandbox, count).await;
+    let start = Instant::now();
+    let listen = Attempt::Listen { port: 8000, reply: Vec::new(), timeout_ms: 30_000 };
+    let tried = sandbox.attempt(listen, User::Default, Duration::from_millis(200)).await.unwrap();
+    assert_eq!(tried, Tried::Ended(Outcome::TimedOut));
+    assert!(start.elapsed() < SOON);
+    let many = attempt(&sandbox, Attempt::Processes { count: 20 }).await;
+    assert_eq!(many, Attempted::Amount { amount: 20, errno: None });
+    assert_eq!(sh(&sandbox, count).await, before);
+}
+
+#[tokio::test]
+async fn a_connection_inside_is_an_exchange() {
+    let sandbox = create().await;
+    let listen = Attempt::Listen { port: 8000, reply: b"hello".to_vec(), timeout_ms: 3000 };
+    let listening = sandbox.attempt(listen, User::Default, SOON);
+    let connecting = async {
+        let to = "127.0.0.1:8000".parse().unwrap();
+        let deadline = Instant::now() + SOON;
+        loop {
+            match attempt(&sandbox, Attempt::Tcp { to, send: Vec::new(), timeout_ms: 1000 }).await {
+                Attempted::Exchanged { received, .. } => return received,
+                other => assert!(Instant::now() < deadline, "{other:?}"),
+            }
+        }
+    };
+    let (listened, received) = tokio::join!(listening, connecting);
+    assert_eq!(received, b"hello");
+    assert!(matches!(listened.unwrap(), Tried::Answered(Attempted::Amount { amount: 1, errno: None })));
+}

@@ -1,0 +1,214 @@
+//! What the sandbox's own files must show. Pure: a text in, a finding out.
+
+use profile::plan::KernelBoundary;
+use sandbox::Listed;
+
+use crate::probe::Finding;
+use crate::scene::Scene;
+
+/// Capabilities over the sandbox's own files, ids and processes: `kept` of the embedded engine.
+const KEPT: u64 = 0x2000_05fb;
+/// Devices that a program may expect and that give nothing away; terminals have numbers of their own.
+const DEVICES: [(u32, u32); 7] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)];
+const CHARACTER: u32 = 0o020_000;
+const BLOCK: u32 = 0o060_000;
+const KIND: u32 = 0o170_000;
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+}
+
+pub(super) fn capabilities(status: &str, _: &Scene) -> Finding {
+    let mut seen = Vec::new();
+    for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        let Some(set) = field(status, name).and_then(|text| u64::from_str_radix(text, 16).ok()) else {
+            return Finding::unknown(format!("{name} is not shown"));
+        };
+        if set & !KEPT != 0 {
+            return Finding::fail(format!("{name} has {:x} beyond {KEPT:x}", set & !KEPT));
+        }
+        seen.push(format!("{name} {set:x}"));
+    }
+    Finding::pass(seen.join(", "))
+}
+
+pub(super) fn no_new_privs(status: &str, scene: &Scene) -> Finding {
+    match (field(status, "NoNewPrivs"), scene.plan.allow_setuid) {
+        (_, true) => Finding::unclaimed("the plan allows setuid programs"),
+        (Some("1"), false) => Finding::pass("NoNewPrivs 1"),
+        (Some(other), false) => Finding::fail(format!("NoNewPrivs {other}")),
+        (None, false) => Finding::unknown("NoNewPrivs is not shown"),
+    }
+}
+
+pub(super) fn filter(status: &str, _: &Scene) -> Finding {
+    match field(status, "Seccomp") {
+        Some("2") => Finding::pass("Seccomp 2"),
+        Some(other) => Finding::fail(format!("Seccomp {other}")),
+        None => Finding::unknown("Seccomp is not shown"),
+    }
+}
+
+/// Lines of an id map: the first inside, the first outside, how many.
+pub(super) fn ids(map: &str, _: &Scene) -> Finding {
+    // A plain user's sandboxes lie in a user namespace of the user's own, whose only id is the user.
+    let is_root = rustix::process::geteuid().is_root();
+    let mut ranges = 0;
+    for line in map.lines() {
+        let fields: Vec<u64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        let [_, outside, count] = fields[..] else { return Finding::unknown(format!("not a map: {line}")) };
+        if (is_root && outside == 0 && count > 0) || (!is_root && count > 1) {
+            return Finding::fail(format!(
+                "more is mapped than may be: {}",
+                line.split_whitespace().collect::<Vec<_>>().join(" ")
+            ));
+        }
+        ranges += 1;
+    }
+    if ranges == 0 {
+        return Finding::unknown("the map is empty");
+    }
+    Finding::pass(map.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+pub(super) fn host_name(name: &str, _: &Scene) -> Finding {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    if name.trim() == host {
+        return Finding::fail(format!("it is the host's: {host}"));
+    }
+    Finding::pass(format!("`{}`", name.trim()))
+}
+
+pub(super) fn cgroups(groups: &str, _: &Scene) -> Finding {
+    let paths: Vec<&str> = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).collect();
+    match paths.iter().find(|path| **path != "/") {
+        Some(path) => Finding::fail(format!("it sees the group {path}")),
+        None if paths.is_empty() => Finding::unknown("no group is shown"),
+        None => Finding::pass(format!("{} hierarchies, each at its root", paths.len())),
+    }
+}
+
+pub(super) fn kernel(release: &str, scene: &Scene) -> Finding {
+    let host = rustix::system::uname().release().to_string_lossy().into_owned();
+    let same = release.trim() == host;
+    let evidence = format!("release {}, the runner's is {host}", release.trim());
+    match (scene.plan.kernel_boundary, same) {
+        (KernelBoundary::Shared, true) | (KernelBoundary::Own | KernelBoundary::UserSpace, false) => {
+            Finding::pass(evidence)
+        }
+        // More than was promised is no promise broken.
+        (KernelBoundary::Shared, false) => Finding::pass(format!("{evidence}: stronger than planned")),
+        (KernelBoundary::Own | KernelBoundary::UserSpace, true) => Finding::fail(evidence),
+    }
+}
+
+/// The fourth field from the left is the root within the file system, the fifth the place; after ` - ` comes the kind.
+pub(super) fn mounts(info: &str, scene: &Scene) -> Finding {
+    let canary = scene.canary.directory();
+    let mut count = 0;
+    for line in info.lines() {
+        let (fields, rest) = line.split_once(" - ").unwrap_or((line, ""));
+        let mut fields = fields.split(' ').skip(3);
+        let (Some(root), Some(place)) = (fields.next(), fields.next()) else {
+            return Finding::unknown(format!("not a mount: {line}"));
+        };
+        let kind = rest.split(' ').next().unwrap_or_default();
+        let planned = scene.mounts.iter().any(|mount| mount == place);
+        if !planned && !is_own(kind, root, place) {
+            return Finding::fail(format!("{kind} at {place}, from {root}"));
+        }
+        if line.contains(&*canary.to_string_lossy()) {
+            return Finding::fail(format!("the host's own directory is named at {place}"));
+        }
+        count += 1;
+    }
+    if count == 0 {
+        return Finding::unknown("no mount is shown");
+    }
+    Finding::pass(format!("{count} mounts, each the sandbox's own or planned"))
+}
+
+pub(super) fn proc_sys(info: &str, _: &Scene) -> Finding {
+    let place = |line: &&str| line.split(' ').nth(4) == Some("/proc/sys");
+    let options = info.lines().rfind(place).and_then(|line| line.split(' ').nth(5));
+    match options {
+        Some(options) if options.split(',').any(|option| option == "ro") => Finding::pass(options),
+        Some(options) => Finding::fail(options),
+        None => Finding::fail("nothing covers it"),
+    }
+}
+
+fn is_own(kind: &str, root: &str, place: &str) -> bool {
+    let below = |base: &str| place == base || place.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'));
+    match kind {
+        "overlay" => root == "/" && !below("/proc") && !below("/dev"),
+        "proc" => below("/proc"),
+        "tmpfs" => root == "/" && (below("/proc") || below("/dev")) || is_device(root, place),
+        "devpts" => place == "/dev/pts",
+        // Single devices of the host, and the empty one that covers files of /proc.
+        _ => is_device(root, place),
+    }
+}
+
+fn is_device(root: &str, place: &str) -> bool {
+    let name = root.rsplit('/').next().unwrap_or_default();
+    let harmless = ["null", "zero", "full", "random", "urandom", "tty"];
+    (name == "null" && place.starts_with("/proc/")) || (harmless.contains(&name) && place == format!("/dev/{name}"))
+}
+
+pub(super) fn devices(listed: &[Listed], _: &Scene) -> Finding {
+    let is_device = |entry: &&Listed| matches!(entry.mode & KIND, CHARACTER | BLOCK);
+    let beyond = |entry: &&Listed| entry.mode & KIND == BLOCK || !DEVICES.contains(&entry.device);
+    let found: Vec<&Listed> = listed.iter().filter(is_device).collect();
+    if let Some(entry) = found.iter().find(|entry| beyond(entry)) {
+        let (major, minor) = entry.device;
+        return Finding::fail(format!("/dev/{} is device {major}:{minor}", String::from_utf8_lossy(&entry.name)));
+    }
+    if found.is_empty() {
+        return Finding::unknown("not even /dev/null is there");
+    }
+    let names: Vec<_> = found.iter().map(|entry| String::from_utf8_lossy(&entry.name)).collect();
+    Finding::pass(names.join(", "))
+}
+
+pub(super) fn nothing(listed: &[Listed], _: &Scene) -> Finding {
+    match (listed.first(), std::fs::read_dir("/sys").map_or(0, Iterator::count)) {
+        (Some(entry), _) => Finding::fail(format!("{} and others", String::from_utf8_lossy(&entry.name))),
+        (None, 0) => Finding::unknown("it is empty outside too"),
+        (None, outside) => Finding::pass(format!("empty; {outside} entries outside")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_mounts_are_known_and_others_are_not() {
+        for (kind, root, place) in [
+            ("overlay", "/", "/"),
+            ("overlay", "/", "/usr"),
+            ("proc", "/", "/proc"),
+            ("proc", "/sys", "/proc/sys"),
+            ("devtmpfs", "/null", "/proc/kcore"),
+            ("tmpfs", "/dev/null", "/proc/kcore"),
+            ("devtmpfs", "/tty", "/dev/tty"),
+            ("tmpfs", "/", "/dev/shm"),
+            ("devpts", "/", "/dev/pts"),
+        ] {
+            assert!(is_own(kind, root, place), "{kind} {root} {place}");
+        }
+        for (kind, root, place) in [
+            ("ext4", "/home", "/mnt"),
+            ("overlay", "/etc", "/mnt"),
+            ("tmpfs", "/", "/run"),
+            ("devtmpfs", "/", "/dev"),
+            ("devtmpfs", "/mem", "/dev/null"),
+            ("devtmpfs", "/kvm", "/dev/kvm"),
+            ("sysfs", "/", "/sys"),
+            ("cgroup2", "/", "/sys/fs/cgroup"),
+        ] {
+            assert!(!is_own(kind, root, place), "{kind} {root} {place}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Limits really bite: in a sandbox of its own, whose limits are small enough to be reached in a moment.
+
+use sandbox::{Attempt, Attempted, Limits, Outcome, Request, Sandbox, SessionError, Tried};
+
+use crate::host::{attempt, words};
+use crate::probe::{Bound, Finding};
+use crate::scene::Scene;
+
+const MEMORY: u64 = 48 << 20;
+const PIDS: u64 = 48;
+const DISK: u64 = 8 << 20;
+/// Files of a disk of that size: one for each 4 KiB, and a few of the engine's own.
+const FILES: u32 = 4096;
+const OPEN_FILES: u32 = 5000;
+
+/// The container of the plan, with small limits.
+pub(crate) fn small(request: &Request) -> Request {
+    let limits = request.limits.map(|limits| Limits { memory: MEMORY, pids: PIDS, ..limits });
+    Request { limits, disk: DISK, ..request.clone() }
+}
+
+/// Does one probe of limits.
+pub(crate) async fn probe(bound: Bound, inside: &Sandbox, scene: &Scene) -> Result<Finding, SessionError> {
+    let unbounded = scene.concedes("unbounded");
+    if unbounded && matches!(bound, Bound::Memory | Bound::Pids) {
+        return Ok(Finding::unclaimed("the plan says that nothing bounds it here"));
+    }
+    // The root of the sandbox is what is bounded.
+    let directory = || String::from("/");
+    let (aim, limit) = match bound {
+        Bound::Memory => (Attempt::Memory { bytes: 2 * MEMORY }, MEMORY),
+        Bound::Pids => (Attempt::Processes { count: u32::try_from(2 * PIDS).unwrap_or(u32::MAX) }, PIDS),
+        Bound::Disk => (Attempt::Fill { directory: directory(), bytes: 2 * DISK }, DISK),
+        Bound::Inodes => (Attempt::Files { directory: directory(), count: FILES }, u64::from(FILES) - 1),
+        Bound::OpenFiles => (Attempt::OpenFiles { count: OPEN_FILES }, u64::from(OPEN_FILES) - 1),
+    };
+    let tried = attempt(inside, aim).await?;
+    Ok(judge(bound, &tried, limit))
+}
+
+/// Bitten: ended by the kernel, or refused at the limit or below. Pure.
+fn judge(bound: Bound, tried: &Tried, limit: u64) -> Finding {
+    match (bound, tried) {
+        (Bound::Memory, Tried::Ended(Outcome::Signalled(9))) => {
+            Finding::pass(format!("ended by the kernel at a limit of {limit} bytes"))
+        }
+        (_, Tried::Answered(Attempted::Amount { amount, errno: Some(_) })) if *amount <= limit => {
+            Finding::pass(format!("{} at a limit of {limit}", words(tried)))
+        }
+        (_, Tried::Answered(Attempted::Amount { .. })) => {
+            Finding::fail(format!("{} in spite of a limit of {limit}", words(tried)))
+        }
+        _ => Finding::unknown(words(tried)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::Verdict;
+
+    #[test]
+    fn a_limit_bites_or_it_does_not() {
+        let amount = |amount, errno| Tried::Answered(Attempted::Amount { amount, errno });
+        for (bound, tried, verdict) in [
+            (Bound::Memory, Tried::Ended(Outcome::Signalled(9)), Verdict::Pass),
+            (Bound::Memory, amount(20, None), Verdict::Fail),
+            (Bound::Memory, Tried::Ended(Outcome::TimedOut), Verdict::Unknown),
+            (Bound::Pids, amount(9, Some(11)), Verdict::Pass),
+            (Bound::Pids, amount(11, Some(11)), Verdict::Fail),
+            (Bound::Pids, Tried::Ended(Outcome::Signalled(9)), Verdict::Unknown),
+            (Bound::Disk, amount(20, None), Verdict::Fail),
+        ] {
+            assert_eq!(judge(bound, &tried, 10).verdict, verdict, "{bound:?} {tried:?}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a probe tries inside a sandbox, and what came of it.
+//!
+//! An attempt is run like a command, with the rights of a command, but by the guest's own code: it needs no program of
+//! the image. Few primitives; what they mean for a control is said by whoever asks.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// The most that an attempt reads of anything, in bytes.
+pub const MAX_ATTEMPTED: usize = 64 << 10;
+
+/// One argument of a system call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Argument {
+    /// A plain number.
+    Number(u64),
+    /// The address of these bytes, which the kernel may change. Texts end with a NUL of their own.
+    Bytes(Vec<u8>),
+}
+
+/// Where a local socket listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LocalAddress {
+    /// A name that belongs to the network namespace.
+    Abstract(String),
+    /// A path.
+    Path(String),
+}
+
+/// Something to try.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Attempt {
+    /// A system call by its number.
+    Call {
+        /// The number on this architecture.
+        number: i64,
+        /// At most six.
+        arguments: Vec<Argument>,
+    },
+    /// Open a file and read its beginning.
+    Read {
+        /// Where.
+        path: String,
+    },
+    /// Open a file for writing, and write nothing.
+    OpenForWriting {
+        /// Where.
+        path: String,
+    },
+    /// Make a file.
+    Create {
+        /// Where.
+        path: String,
+        /// Its contents.
+        bytes: Vec<u8>,
+    },
+    /// Where a link leads.
+    ReadLink {
+        /// Which.
+        path: String,
+    },
+    /// What is in a directory.
+    List {
+        /// Which.
+        path: String,
+    },
+    /// Which descriptors a command is born with, beyond the three standard ones.
+    Descriptors,
+    /// Connect, send, and receive until the end.
+    Tcp {
+        /// To whom.
+        to: SocketAddr,
+        /// What.
+        send: Vec<u8>,
+        /// How long all of it may take.
+        timeout_ms: u64,
+    },
+    /// Send one datagram and wait for one.
+    Udp {
+        /// To whom.
+        to: SocketAddr,
+        /// What.
+        send: Vec<u8>,
+        /// How long to wait.
+        timeout_ms: u64,
+    },
+    /// Send an ICMP echo request and wait for its reply.
+    Ping {
+        /// To whom.
+        to: IpAddr,
+        /// What it carries.
+        payload: Vec<u8>,
+        /// How long to wait.
+        timeout_ms: u64,
+    },
+    /// Connect to a local socket and receive until the end.
+    Local {
+        /// Which.
+        to: LocalAddress,
+        /// How long all of it may take.
+        timeout_ms: u64,
+    },
+    /// Listen on a TCP port of every address, and answer whoever connects.
+    Listen {
+        /// Which.
+        port: u16,
+        /// The answer.
+        reply: Vec<u8>,
+        /// For how long.
+        timeout_ms: u64,
+    },
+    /// Use this much memory.
+    Memory {
+        /// How much.
+        bytes: u64,
+    },
+    /// Have this many processes at the same time.
+    Processes {
+        /// How many.
+        count: u32,
+    },
+    /// Have this many files open at the same time.
+    OpenFiles {
+        /// How many.
+        count: u32,
+    },
+    /// Write one file of this size; it is removed afterwards.
+    Fill {
+        /// The directory.
+        directory: String,
+        /// How large.
+        bytes: u64,
+    },
+    /// Make this many empty files; they are removed afterwards.
+    Files {
+        /// The directory.
+        directory: String,
+        /// How many.
+        count: u32,
+    },
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The type and permission bits; 0 where it could not be looked at.
+    pub mode: u32,
+    /// Which device it is, major and minor; both 0 for others.
+    pub device: (u32, u32),
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ending {
+    /// The other side was done.
+    Closed,
+    /// Its time was up.
+    TimedOut,
+    /// With this error number.
+    Broken(i32),
+}
+
+/// What came of an attempt. The host believes none of it more than a probe must.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Attempted {
+    /// The kernel said no, with this error number.
+    Refused(i32),
+    /// The system call returned this.
+    Returned(i64),
+    /// These bytes were read.
+    Read(Vec<u8>),
+    /// These entries are there.
+    Listed(Vec<Listed>),
+    /// It was sent, and this came back.
+    Exchanged {
+        /// What came.
+        received: Vec<u8>,
+        /// How it ended.
+        ending: Ending,
+    },
+    /// It came this far; the error number that ended it, if one did.
+    Amount {
+        /// How far.
+        amount: u64,
+        /// Why not farther.
+        errno: Option<i32>,
+    },
+}
+
+impl Attempted {
+    /// As it travels.
+    pub fn encode(&self) -> Vec<u8> {
+        // Plain records into a growing buffer cannot fail; nothing would be read as no answer.
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    /// What travelled; `None` for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((attempted, [])) => Some(attempted),
+            _ => None,
+        }
+    }
+}
