@@ -113,7 +113,7 @@ lane_unit() {
     fuzz host_pattern
     fuzz frames
     fuzz redact
-    fuzz receipt
+    fuzz envelope
 }
 
 # The embedded engine on a real kernel: as whoever runs this, and, if that is root, as a plain user too.

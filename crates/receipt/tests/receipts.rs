@@ -173,7 +173,7 @@ fn the_script_in_the_documentation_is_the_one_that_the_lane_runs() {
 /// What version 1 looks like is kept: a receipt that was written once is read for ever.
 #[test]
 fn kept_bytes_of_version_1_are_read() {
-    let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/receipt");
+    let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/envelope");
     let statement = fs::read(seeds.join("statement.json")).unwrap();
     assert_eq!(Statement::parse(&statement).unwrap().to_bytes(), statement);
     let envelope = fs::read(seeds.join("envelope.json")).unwrap();
