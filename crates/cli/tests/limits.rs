@@ -126,10 +126,15 @@ fn a_limit_that_cannot_be_counted_is_refused() {
     // A server that does not say what it used.
     let mut silent = fake::said(Api::OpenAi, "yes");
     silent.as_object_mut().unwrap().remove("usage");
+    let mut empty = silent.clone();
+    empty["usage"] = json!({});
     let script = || vec![Next::Odd(silent.clone())];
-    let (code, result, _, _) = asked(place.path(), &asking(1, ""), script(), &["--token-limit", "1000"]);
-    let error = result["error"].as_str().unwrap_or_default();
-    assert!(code == 1 && error.contains("does not say how many tokens it used"), "{result}");
+    for reply in [silent.clone(), empty] {
+        let script = vec![Next::Odd(reply)];
+        let (code, result, _, _) = asked(place.path(), &asking(1, ""), script, &["--token-limit", "1000"]);
+        let error = result["error"].as_str().unwrap_or_default();
+        assert!(code == 1 && error.contains("does not say how many tokens it used"), "{result}");
+    }
     let (code, _, messages, _) = asked(place.path(), &asking(1, ""), script(), &[]);
     assert_eq!(code, 0, "without such a limit nobody needs to know: {messages}");
 }
@@ -188,4 +193,73 @@ fn a_sample_may_be_answered_by_another_unless_the_command_says_who_answers() {
     assert!(said.contains("needs a key"), "{said}");
     let output = eval(place.path(), &[&path, "--model-role", "agent=mock/echo"]).output().unwrap();
     assert!(output.status.code() == Some(2) && both(&output).contains("--model"), "{}", both(&output));
+}
+
+#[test]
+fn the_run_s_time_ends_setup_and_judging_too() {
+    let place = tempfile::tempdir().unwrap();
+    let head = "name: slow\nprofile: T0.H1.N2\napproval: ci\ntools: [bash, submit]\nmock: ['yes']\nsolver: generate\n";
+    let setup = format!("{head}scorer: includes\ndataset: [{{input: q, target: 'yes', setup: sleep 60}}]\n");
+    let script = format!(
+        "{head}scorer: {{kind: script, script: sleep 60, timeout: 90s}}\ndataset: [{{input: q, target: 'yes'}}]\n"
+    );
+    for (name, task) in [("setup", setup), ("script", script)] {
+        let path = write(place.path(), "task.yaml", &task);
+        let start = Instant::now();
+        let (code, result, messages) = ended(place.path(), &[&path, "--run-time-limit", "3"]);
+        assert!(start.elapsed() < Duration::from_secs(40), "{name}: {:?}", start.elapsed());
+        assert_eq!((code, result["status"].as_str()), (1, Some("error")), "{name}: {messages}");
+        let log = dump(place.path(), result["log"].as_str().unwrap());
+        assert_eq!(log["samples"][0]["limit"]["type"], "time", "{name}: {}", log["samples"][0]["error"]);
+        assert_eq!(log["samples"][0]["scores"], json!({}), "{name}");
+        assert_eq!(events(&log, "sample_limit").len(), 1, "{name}");
+    }
+    // Whoever judges has the sample's own time, and no more.
+    let grader = Fake::start(Api::OpenAi, vec![Next::Hang; 2]);
+    let task = "name: graded\nprofile: T2.H1.N2\nmock: ['yes']\nlimits: {time: 3s}\nscorer: model_graded_qa\n\
+        model_roles: {grader: openai/g}\ndataset: [{input: q, target: 'yes'}]\n";
+    let path = write(place.path(), "task.yaml", task);
+    let mut command = eval(place.path(), &[&path]);
+    command.env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", grader.base(Api::OpenAi));
+    let start = Instant::now();
+    let output = command.output().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
+    assert!(both(&output).contains("judging the sample took longer than its 3 s"), "{}", both(&output));
+}
+
+#[test]
+fn attempts_at_a_sample_share_its_limits() {
+    let place = tempfile::tempdir().unwrap();
+    let refusal = Next::Status(400, Vec::new(), json!({"error": {"message": "no"}}));
+    let script: Vec<Next> = (0..20).flat_map(|_| [yes(1).remove(0), refusal.clone()]).collect();
+    let task = asking(1, "solver: [generate, generate]");
+    let (_, result, _, _) = asked(place.path(), &asking(1, ""), yes(1), &[]);
+    let (tokens, _) = usage(&dump(place.path(), result["log"].as_str().unwrap()));
+    let limit = (tokens * 3).to_string();
+    let options = ["--retry-on-error", "10", "--token-limit", &limit];
+    let (code, result, messages, fake) = asked(place.path(), &task, script, &options);
+    assert_eq!(code, 1, "{messages} {result}");
+    // Each attempt has one answer and one refusal; after three answers nothing is left.
+    assert_eq!(fake.requests().len(), 6, "{result}");
+}
+
+#[test]
+fn an_answer_that_wants_too_much_at_once_is_not_obeyed() {
+    let place = tempfile::tempdir().unwrap();
+    let api = Api::OpenAi;
+    let many = |count: usize| {
+        let ids: Vec<String> = (0..count).map(|number| format!("c{number}")).collect();
+        let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "bash", json!({"command": "touch /tmp/x"}))).collect();
+        vec![Next::Reply(fake::called(api, &calls))]
+    };
+    let task = "name: many\nprofile: T0.H1.N2\napproval: ci\ntools: [bash, submit]\nscorer: includes\n\
+        solver: {kind: agent, tools: [bash]}\ndataset: [{input: q, target: done}]\n";
+    let (code, result, messages, _) = asked(place.path(), task, many(100), &["--message-limit", "5"]);
+    assert_eq!(code, 0, "{messages}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    assert_eq!((&log["samples"][0]["limit"]["type"], events(&log, "tool").len()), (&json!("message"), 0));
+    let start = Instant::now();
+    let (code, result, _, _) = asked(place.path(), task, many(60_000), &[]);
+    assert!(start.elapsed() < Duration::from_mins(1), "{:?}", start.elapsed());
+    assert!(code == 1 && result["error"].as_str().unwrap().contains("60000 calls at once"), "{result}");
 }

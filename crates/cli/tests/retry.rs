@@ -469,3 +469,33 @@ fn a_killed_run_with_sandboxes_leaves_none_and_goes_on() {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+#[test]
+fn a_log_that_is_not_as_it_was_written_is_not_gone_on_from() {
+    let place = tempfile::tempdir().unwrap();
+    // A sample fails, so there is something left to do.
+    let task = write(
+        place.path(),
+        "task.yaml",
+        "name: x\nprofile: T2.H1.N2\nscorer: exact\nmock: ['yes']\ndataset:\n  - {id: a, input: q, target: 'yes'}\n  - {id: b, input: q, target: 'yes', mock: []}\n",
+    );
+    let (_, result, _) = ended(place.path(), &[&task, "--fail-on-error", "false"]);
+    let log = PathBuf::from(result["log"].as_str().unwrap());
+    let mut bytes = std::fs::read(&log).unwrap();
+    // One byte more than was written, where few would look: behind the end.
+    bytes.push(b' ');
+    std::fs::write(&log, bytes).unwrap();
+    let before = logs(&place.path().join("logs")).len();
+    let (code, _, said) = retry(place.path(), &log, &[]);
+    assert_eq!(code, 5, "{said}");
+    assert!(said.contains("log verify"), "{said}");
+    assert_eq!(logs(&place.path().join("logs")).len(), before);
+    // Whoever opens a pipe waits for its writer.
+    let pipe = place.path().join("logs/pipe.eval");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    let start = Instant::now();
+    let (code, _, said) = retry(place.path(), &pipe, &[]);
+    assert!(code == 2 && start.elapsed() < Duration::from_secs(20), "{code} {said}");
+    let listed = common::command(place.path()).args(["log", "list"]).arg(place.path().join("logs")).output().unwrap();
+    assert!(listed.status.success() && start.elapsed() < Duration::from_secs(20));
+}

@@ -263,3 +263,28 @@ fn one_task_is_answered_by_several_models_at_once() {
     assert!(code == 2 && messages.contains("nobody/here"), "{messages}");
     assert_eq!(logs(&place.path().join("logs")).len(), 2);
 }
+
+#[test]
+fn a_part_with_failed_samples_goes_on() {
+    let place = tempfile::tempdir().unwrap();
+    let text = |mock: &str| {
+        format!(
+            "name: x\nprofile: T2.H1.N2\nscorer: exact\nmodel: openai/test\ndataset: [{{id: a, input: {mock}, target: 'yes'}}]\n"
+        )
+    };
+    let task = write(place.path(), "x.yaml", &text("q"));
+    let api = Api::OpenAi;
+    let refused = Next::Status(400, Vec::new(), serde_json::json!({"error": {"message": "no"}}));
+    let fake = Fake::start(api, [refused, Next::Reply(fake::said(api, "yes"))]);
+    for (round, failed) in [(1, 1), (2, 0), (3, 0)] {
+        let mut command = set(place.path(), &[&task, "--fail-on-error", "false"]);
+        command.env("OPENAI_API_KEY", KEY).env("OPENAI_BASE_URL", fake.base(api));
+        let (code, result, said) = done(command);
+        assert_eq!(code, 0, "{round}: {said}");
+        let text = result.to_string();
+        assert_eq!(fake.requests().len(), round.min(2), "{text}");
+        let log = logs(&place.path().join("logs")).pop().unwrap();
+        let found = Reader::open(&log).unwrap().summaries().unwrap();
+        assert_eq!(found.iter().filter(|summary| summary["error"].is_string()).count(), failed, "{round}: {text}");
+    }
+}

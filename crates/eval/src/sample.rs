@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use log::SampleName;
 use log::event::{EvalError, Score, What};
+use log::message::Usage;
 use profile::Plan;
-use sandbox::System;
+use sandbox::{Snapshot, System};
 use serde_json::{Map, Value, json};
 
 use crate::approval::{Context, Gate};
@@ -21,7 +22,7 @@ use crate::provider_tools;
 use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, Speaker, Spent, State, Stop, Work};
-use crate::task::{Input, Sample, SampleId, Scorer, Task};
+use crate::task::{Input, Limits, Sample, SampleId, Scorer, Task};
 use crate::tools::{Files, Kit, Looks, Search, Tool};
 
 /// What all samples of an evaluation share.
@@ -70,12 +71,15 @@ impl From<&SampleId> for SampleName {
 /// Runs one sample and writes it down, again if it fails and may be tried again. An error is one of the log: everything else
 /// is the sample's own.
 pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<Ended, EvalFailure> {
-    let (mut errors, mut retried) = (Vec::new(), Vec::new());
+    let mut retried = Vec::new();
+    let mut before = Before::new(shared);
     loop {
-        match attempt(shared, sample, epoch, &errors).await? {
+        match attempt(shared, sample, epoch, &before).await? {
             Attempt::Ended(ended) => return Ok(Ended { retried, ..ended }),
-            Attempt::Again(error, spent) => {
-                errors.push(error);
+            Attempt::Again(error, spent, worked) => {
+                before.errors.push(error);
+                before.used.add(spent.agent());
+                before.worked += worked;
                 retried.push(spent);
             }
         }
@@ -84,12 +88,34 @@ pub(crate) async fn run(shared: &Shared, sample: &Sample, epoch: u32) -> Result<
 
 enum Attempt {
     Ended(Ended),
-    /// It failed, and nothing of it is in the log but this.
-    Again(EvalError, Spent),
+    /// It failed, and nothing of it is in the log but this: why, what it used, and how long it worked.
+    Again(EvalError, Spent, Duration),
 }
 
-/// `errors` are those of earlier attempts.
-async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, errors: &[EvalError]) -> Result<Attempt, EvalFailure> {
+/// Earlier attempts at a sample. Its limits hold for all of them together.
+struct Before {
+    errors: Vec<EvalError>,
+    used: Usage,
+    worked: Duration,
+    deadline: Instant,
+}
+
+impl Before {
+    fn new(shared: &Shared) -> Self {
+        let deadline = Instant::now() + Duration::from_millis(shared.plan.limits.time.amount.0);
+        Self { errors: Vec::new(), used: Usage::default(), worked: Duration::ZERO, deadline }
+    }
+
+    /// What is left of a sample's limits.
+    fn left_of(&self, limits: Limits) -> Limits {
+        let worked = u64::try_from(self.worked.as_millis()).unwrap_or(u64::MAX);
+        Limits { working: limits.working.map(|limit| limit.saturating_sub(worked)), ..limits }
+    }
+}
+
+async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, before: &Before) -> Result<Attempt, EvalFailure> {
+    let errors = &before.errors;
+    let limits = before.left_of(sample.own.limits.or(shared.task.limits));
     let started = now();
     let journal = Journal::new(
         shared.recorder.sample(SampleName::from(&sample.id), epoch)?,
@@ -97,21 +123,25 @@ async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, errors: &[EvalErr
         Arc::clone(&shared.redactor),
     );
     let mut state = State::new(sample);
+    state.before = before.used;
     {
         let _span = journal.span("init", "init");
         journal.info(profile_data(&shared.plan.profile.to_string(), &shared.plan_hash));
         journal.info(affordances(&shared.plan));
         journal.event(What::SampleInit { sample: described(sample), state: json!({"messages": state.messages}) });
     }
-    let (stop, scores) = live(shared, sample, epoch, &mut state, &journal).await;
-    let again = errors.len() < shared.retry_on_error as usize && shared.budget.over().is_none();
+    let (stop, scores) = live(shared, (sample, epoch), limits, before.deadline, &mut state, &journal).await;
+    let again = errors.len() < shared.retry_on_error as usize
+        && shared.budget.over().is_none()
+        && Instant::now() < before.deadline
+        && state.is_within(&limits, &journal);
     if let Some(Stop::Failed(why)) = stop.as_ref().filter(|_| again) {
         state.report(&journal, &shared.budget);
         journal.check()?;
         drop(journal.close());
         let why = shared.redactor.text(why).into_owned();
         shared.audit.of(sample, epoch).record("retry", json!({"attempt": errors.len() + 1, "error": why}))?;
-        return Ok(Attempt::Again(solve::error(&why), state.spent));
+        return Ok(Attempt::Again(solve::error(&why), state.spent, journal.worked()));
     }
     let mut fields = fields(sample, &state, &scores);
     if !errors.is_empty() {
@@ -228,23 +258,24 @@ pub(crate) fn needs_place(task: &Task, plan: &Plan, granted: &[Tool], sample: &S
 /// Everything between the first and the last event.
 async fn live(
     shared: &Shared,
-    sample: &Sample,
-    epoch: u32,
+    (sample, epoch): (&Sample, u32),
+    limits: Limits,
+    deadline: Instant,
     state: &mut State,
     journal: &Journal,
 ) -> (Option<Stop>, BTreeMap<String, Score>) {
     let name = format!("{}-{epoch}", sample.id);
-    let deadline = Instant::now() + Duration::from_millis(shared.plan.limits.time.amount.0);
+    let time = Duration::from_millis(shared.plan.limits.time.amount.0);
     let places = shared.places.as_ref().filter(|_| needs_place(&shared.task, &shared.plan, &shared.granted, sample));
     let (mut place, mut prepared) = (None, None);
     let mut stop = match places {
-        Some(places) => match set_up(places, sample, &name, journal).await {
+        Some(places) => match prepare(shared, places, sample, &name, journal, deadline).await {
             Ok((ready, snapshot)) => {
                 place = Some(ready);
                 prepared = snapshot;
                 None
             }
-            Err(why) => Some(Stop::Failed(why)),
+            Err(stop) => Some(stop),
         },
         None => None,
     };
@@ -254,7 +285,7 @@ async fn live(
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, Some(Arc::clone(&gate)));
         }
-        stop = solve_in(shared, (sample, epoch, &gate), state, journal, place.as_mut(), deadline).await.err();
+        stop = solve_in(shared, (sample, epoch, &gate), limits, state, journal, place.as_mut(), deadline).await.err();
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, None);
         }
@@ -271,7 +302,16 @@ async fn live(
     let failed = matches!(stop, Some(Stop::Failed(_) | Stop::Run(_)));
     // Programs and settings are those from before the agent: it cannot judge itself.
     let system = prepared.map_or(System::OfImage, System::Of);
-    match score_all(shared, (sample, epoch), &name, state, journal, (place, system), failed).await {
+    let judging = score_all(shared, (sample, epoch), &name, state, journal, (place, system), failed);
+    // Judging has the time of a sample once more; what has failed is only tidied up.
+    let judged = tokio::select! {
+        biased;
+        judged = tokio::time::timeout(time, judging) => judged.unwrap_or_else(|_| {
+            Err(Stop::Failed(format!("judging the sample took longer than its {} s", time.as_secs_f64())))
+        }),
+        over = shared.budget.ended(), if !failed => Err(Stop::Run(over)),
+    };
+    match judged {
         Ok(found) => scores = found,
         Err(why) => {
             tell(journal, &why);
@@ -279,6 +319,25 @@ async fn live(
         }
     }
     (stop, scores)
+}
+
+/// The setup phase, within the sample's time and the run's limits.
+async fn prepare(
+    shared: &Shared,
+    places: &Places,
+    sample: &Sample,
+    name: &str,
+    journal: &Journal,
+    deadline: Instant,
+) -> Result<(Place, Option<Snapshot>), Stop> {
+    tokio::select! {
+        biased;
+        ready = set_up(places, sample, name, journal) => ready.map_err(Stop::Failed),
+        over = shared.budget.ended() => Err(Stop::Run(over)),
+        () = tokio::time::sleep_until(deadline.into()) => {
+            Err(Stop::Failed("the sample's time was up before it was set up".into()))
+        }
+    }
 }
 
 /// Writes down why a sample ended.
@@ -298,6 +357,7 @@ fn tell(journal: &Journal, stop: &Stop) {
 async fn solve_in(
     shared: &Shared,
     (sample, epoch, gate): (&Sample, u32, &Gate),
+    limits: Limits,
     state: &mut State,
     journal: &Journal,
     place: Option<&mut Place>,
@@ -312,7 +372,6 @@ async fn solve_in(
         None => (None, None),
     };
     let kit = Kit { files: Files::sharing(&shared.looks), search: shared.search.clone(), ..Kit::default() };
-    let limits = sample.own.limits.or(shared.task.limits);
     let (chosen, mut config) = shared.models.agent_of(sample);
     if !shared.plan.parallel_calls {
         config.parallel_tool_calls = Some(false);

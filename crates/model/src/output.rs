@@ -1,5 +1,7 @@
 //! What providers' replies have in common, on their way to an [`Output`].
 
+use std::collections::HashSet;
+
 use log::message::{ChatMessage, Choice, Content, Part, Reply, StopReason, ToolCall, Usage};
 use serde_json::{Map, Value, json};
 use strangers::Shown;
@@ -12,6 +14,8 @@ use crate::openai::Server;
 pub(crate) struct Reading {
     pub(crate) parts: Vec<Part>,
     pub(crate) calls: Vec<ToolCall>,
+    /// Names of calls that are taken.
+    pub(crate) ids: HashSet<String>,
     pub(crate) stop: Option<StopReason>,
     pub(crate) usage: Option<Usage>,
     /// The provider has more to say, once it is asked to go on.
@@ -59,8 +63,8 @@ impl Reading {
 
     /// Adds a call. Calls that have no name of their own, or one that was given before, get one.
     pub(crate) fn call(&mut self, id: Option<String>, function: String, arguments: Arguments) {
-        let taken = |id: &String| id.is_empty() || self.calls.iter().any(|call| call.id == *id);
-        let id = id.filter(|id| !taken(id)).unwrap_or_else(|| format!("call_{}", uuid::Uuid::new_v4().simple()));
+        let id = id.filter(|id| !id.is_empty() && self.ids.insert(id.clone()));
+        let id = id.unwrap_or_else(|| format!("call_{}", uuid::Uuid::new_v4().simple()));
         let (arguments, parse_error, written) = match arguments {
             Arguments::Sound(map) => (map, None, None),
             Arguments::Odd { why, written } => (Map::new(), Some(why), Some(written)),

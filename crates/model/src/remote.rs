@@ -78,6 +78,9 @@ pub fn open(
     Ok(Opened { model: Arc::new(remote), unsent: provider.unsent(config), address, key })
 }
 
+/// The most calls that one answer may want. Each is made, and a message.
+const MOST_CALLS: usize = 256;
+
 struct Remote {
     name: String,
     model: String,
@@ -178,9 +181,14 @@ impl Remote {
         let reply = self.client.post(body, within).await?;
         let server = || self.client.server();
         match self.provider.read(reply, granted) {
+            Ok(reading) if reading.calls.len() > MOST_CALLS => {
+                Err(self.client.malformed(&format!("it wants {} calls at once", reading.calls.len())))
+            }
             Ok(reading) => {
                 let paused = reading.paused;
                 let mut output = reading.into_output(&self.name);
+                // Nobody answers with nothing: a count that is not there is not one of zero.
+                output.usage = output.usage.filter(|usage| usage.total_tokens > 0);
                 if let (Some(price), Some(usage)) = (&self.settings.price, &mut output.usage) {
                     usage.total_cost = Some(price.cost(usage));
                 }

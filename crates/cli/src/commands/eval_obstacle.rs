@@ -15,6 +15,8 @@ pub(super) enum Obstacle {
     Start(StartError),
     Eval(EvalFailure),
     Earlier(EarlierError),
+    /// An earlier log is not as it was written, or not as it was signed.
+    Unsound(receipt::CheckError),
     /// What is finished was made by something else than what would run now.
     Changed {
         what: String,
@@ -43,6 +45,7 @@ impl Obstacle {
             Self::Start(error) => error.to_string(),
             Self::Eval(error) => error.to_string(),
             Self::Earlier(error) => error.to_string(),
+            Self::Unsound(error) => error.to_string(),
             Self::Changed { what, .. } => what.clone(),
         }
     }
@@ -71,6 +74,14 @@ impl Obstacle {
                 };
                 super::run::failed(&error, exit, printer);
                 hinted(printer, error.hint());
+                exit
+            }
+            Self::Unsound(error) => {
+                let exit = super::run::failed(&error, Exit::Unverified, printer);
+                hinted(
+                    printer,
+                    "nothing of it is kept; `ringfence log verify` says more; run the task anew with `ringfence eval`",
+                );
                 exit
             }
             Self::Changed { what, hint } => {

@@ -21,6 +21,8 @@ use crate::printer::{Look, Printer, plain, span};
 const LOGS: &str = "logs";
 /// Samples at the same time when nobody says.
 const SAMPLES: usize = 10;
+/// More are never under way at the same time, whoever asks for them.
+const MOST_SAMPLES: usize = 100_000;
 /// The key under which the audit chain tells arguments apart, so that somebody who has it can check.
 const AUDIT_KEY: &str = "RINGFENCE_AUDIT_KEY";
 /// Parts of the names of variables that hold keys.
@@ -188,10 +190,10 @@ impl Asked {
 
     fn settings(&self) -> Settings {
         let running = &self.running;
-        let max_samples = running.max_samples.unwrap_or(SAMPLES);
+        let max_samples = running.max_samples.unwrap_or(SAMPLES).min(MOST_SAMPLES);
         Settings {
             max_samples,
-            max_sandboxes: running.max_sandboxes.unwrap_or(max_samples),
+            max_sandboxes: running.max_sandboxes.unwrap_or(max_samples).min(MOST_SAMPLES),
             fail_on: running.fail_on_error.unwrap_or(FailOn::Any),
             retry_on_error: running.retry_on_error.unwrap_or(0),
             log_directory: self.log_directory(),
@@ -303,6 +305,15 @@ fn policy(request: &Request, plan: &Plan, task: &Path) -> Result<Policy, Obstacl
 fn nameless(task: &Task, redactor: &Redactor) -> Result<(), Problems> {
     let ids = task.dataset.samples.iter().map(|sample| sample.id.to_string());
     let holds = |name: &String| matches!(redactor.text(name), std::borrow::Cow::Owned(_));
+    let of_samples = task.dataset.samples.iter().map(|sample| &sample.own);
+    let of_samples =
+        of_samples.flat_map(|own| own.model.iter().chain(own.model_roles.values().flat_map(|role| &role.models)));
+    let in_roles = task.model_roles.values().flat_map(|role| &role.models);
+    if task.model.iter().chain(in_roles).chain(of_samples).any(holds) {
+        let problem = Problem::new("the name of a model holds a secret");
+        let problem = problem.hint("give it another name: names are written everywhere");
+        return Err(Problems { origin: task.origin.clone(), problems: vec![problem] });
+    }
     let problem = match std::iter::once(task.name.clone()).chain(ids).position(|name| holds(&name)) {
         None => return Ok(()),
         Some(0) => Problem::new("the task's name holds a secret"),

@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &RetryArguments, printer: &mut Printer) -> Exit {
 
 /// What is left to run; nothing where all is done.
 fn prepare(arguments: &RetryArguments, printer: &mut Printer) -> Result<Option<Ready>, Obstacle> {
-    let earlier = Earlier::open(&arguments.log).map_err(Obstacle::Earlier)?;
+    let earlier = open(&arguments.log)?;
     let asked = asked(&earlier, arguments)?;
     let loaded = asked.load()?;
     judge(&earlier, arguments, &loaded.task)?;
@@ -53,6 +53,13 @@ fn prepare(arguments: &RetryArguments, printer: &mut Printer) -> Result<Option<R
     );
     printer.message(&vec![vec![span(Look::Strong, "going on from"), plain(text)]]);
     Ok(Some(ready))
+}
+
+/// Opens an earlier log. What `log verify` refuses is not gone on from, and not signed again.
+pub(super) fn open(log: &Path) -> Result<Earlier, Obstacle> {
+    let earlier = Earlier::open(log).map_err(Obstacle::Earlier)?;
+    receipt::check(log, &receipt::Trust::Nobody, receipt::Require::AsTheLogSays).map_err(Obstacle::Unsound)?;
+    Ok(earlier)
 }
 
 /// Lets an evaluation go on from an earlier log, if what would run is what made it.

@@ -145,6 +145,13 @@ fn lock(directory: &Path) -> Result<File, Problems> {
     }
 }
 
+/// Whether every sample of what would go on is finished already: a success may have failed samples.
+fn is_finished(ready: &Ready) -> Result<bool, Obstacle> {
+    let Some(earlier) = &ready.job.earlier else { return Ok(false) };
+    let finished = earlier.finished_of(&ready.job.task);
+    finished.map(|(kept, total)| kept == total).map_err(|error| Obstacle::Eval(error.into()))
+}
+
 /// What is to be done about one part: nothing, if its log is finished; to go on from its log; or to begin.
 fn look(
     asked: &Asked,
@@ -161,7 +168,10 @@ fn look(
     let Some(newest) = logs.get(&key).and_then(|logs| logs.last()).cloned() else {
         return Ok((entry, Some(Box::new(ready)), begun));
     };
-    let earlier = eval::Earlier::open(&newest).map_err(Obstacle::Earlier)?;
+    let earlier = match super::retry::open(&newest) {
+        Err(_) if anew => return Ok((entry, Some(Box::new(ready)), begun)),
+        opened => opened?,
+    };
     let status = earlier.status();
     let changed = ready.job.invocation.differs(earlier.invocation());
     let changed = changed.map(|what| Obstacle::Changed {
@@ -183,7 +193,7 @@ fn look(
         Err(obstacle) => return Err(obstacle),
     };
     let row = Reader::open(&newest).map(|reader| Row::read(&newest, &reader)).unwrap_or(begun);
-    if status == Status::Success {
+    if status == Status::Success && is_finished(&ready)? {
         // What a killed set left beside it.
         set_logs::put_aside(newest.parent().unwrap_or(Path::new(".")), logs, &key, &newest);
         entry.log = newest.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -65,10 +65,15 @@ pub(super) fn spec(prepared: &Prepared, from: &Value) -> Value {
     }
     if let Some(spec) = spec.as_object_mut() {
         spec.insert("scorers".into(), Value::Array(scorers));
+        // It is no part of a set: sets go on from logs of runs.
+        spec.remove("eval_set_id");
         let mut metadata = spec.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
         // The chain of the log that was read; the new one has its own.
         metadata.remove("ringfence_audit");
         metadata.remove(log::Expectation::FIELD);
+        if let Some(own) = metadata.get_mut("ringfence").and_then(Value::as_object_mut) {
+            own.remove("set_key");
+        }
         let mut history =
             metadata.remove("ringfence_scored").and_then(|old| old.as_array().cloned()).unwrap_or_default();
         history.push(from.clone());

@@ -63,6 +63,12 @@ pub(super) async fn step(
     state: &mut State,
 ) -> Result<Option<String>, Stop> {
     let said = state.output.as_ref().map(|output| output.completion.clone()).unwrap_or_default();
+    // Every call is a message more: what does not fit is not made.
+    let messages = state.messages.len().saturating_add(calls.len());
+    if let Some(limit) = work.limits.messages.filter(|limit| messages > usize::try_from(*limit).unwrap_or(usize::MAX)) {
+        let message = format!("{} calls at once are more than the sample's {limit} messages", calls.len());
+        return Err(Stop::Limit { kind: "message", limit: f64::from(limit), message });
+    }
     let (made, stopped) = together(work, tools, &calls, &said).await;
     let mut submitted = None;
     for (call, called) in calls.into_iter().zip(made) {

@@ -45,6 +45,8 @@ pub(crate) struct State {
     pub(crate) tool_calls: u64,
     /// Tools of the model's provider that the solver at work has.
     provider_tools: Vec<ProviderTool>,
+    /// What earlier attempts have used; it counts for the same limits.
+    pub(crate) before: Usage,
     /// Limits that were said to be near.
     neared: Vec<&'static str>,
     /// What the run's budget knows of already.
@@ -65,6 +67,11 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
+    /// What the agent alone has used.
+    pub(crate) fn agent(&self) -> &Usage {
+        &self.agent
+    }
+
     /// Adds one answer.
     pub(crate) fn add(&mut self, model: &str, role: Option<&str>, usage: &Usage) {
         self.by_model.entry(model.to_owned()).or_default().add(usage);
@@ -147,6 +154,7 @@ impl State {
             spent: Spent::default(),
             tool_calls: 0,
             provider_tools: Vec::new(),
+            before: Usage::default(),
             neared: Vec::new(),
             reported: (0, Duration::ZERO),
         }
@@ -159,12 +167,19 @@ impl State {
     }
 
     fn tokens(&self) -> u64 {
-        self.spent.agent.total_tokens
+        self.before.total_tokens.saturating_add(self.spent.agent.total_tokens)
+    }
+
+    /// Whether anything is left of the sample's limits.
+    pub(crate) fn is_within(&self, limits: &Limits, journal: &Journal) -> bool {
+        limits.tokens.is_none_or(|limit| self.tokens() < limit)
+            && limits.cost.is_none_or(|limit| self.cost() < limit.amount())
+            && limits.working.is_none_or(|limit| journal.worked() < Duration::from_millis(limit))
     }
 
     /// In dollars.
     fn cost(&self) -> f64 {
-        self.spent.agent.total_cost.unwrap_or(0.0)
+        self.before.total_cost.unwrap_or(0.0) + self.spent.agent.total_cost.unwrap_or(0.0)
     }
 
     /// Tells the run's budget what it does not know yet.

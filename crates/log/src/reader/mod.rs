@@ -7,7 +7,7 @@ mod samples;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -20,6 +20,8 @@ pub use samples::Samples;
 
 /// The largest part of a log that is held in memory: a header, a list of summaries.
 const PART: u64 = 256 << 20;
+/// The largest header: small text can be a large tree.
+const HEADER_BYTES: u64 = 64 << 20;
 /// The largest sample that is held in memory.
 const SAMPLE: u64 = 1 << 30;
 
@@ -88,7 +90,7 @@ impl Reader {
     /// Opens a log, whatever it is called.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.to_path_buf(), source };
-        let file = File::open(path).map_err(io)?;
+        let file = open(path).map_err(io)?;
         let mut first = [0; 4];
         let count = file.read_at(&mut first, 0).map_err(io)?;
         let kind = match &first[..count] {
@@ -305,8 +307,9 @@ impl Reader {
     fn json<T: serde::de::DeserializeOwned>(&self, part: &str) -> Result<Option<T>, ReadError> {
         let Kind::Eval(entries) = &self.kind else { return Ok(None) };
         let Some(entry) = entries.get(part) else { return Ok(None) };
-        if entry.size > PART {
-            return Err(ReadError::TooLarge { path: self.path.clone(), part: part.into(), max: PART });
+        let max = if part == HEADER || part == START { HEADER_BYTES } else { PART };
+        if entry.size > max {
+            return Err(ReadError::TooLarge { path: self.path.clone(), part: part.into(), max });
         }
         let mut text = Vec::new();
         let mut content = zip::open(&self.file, entry).map_err(|source| self.io(source))?;
@@ -346,6 +349,20 @@ impl Wanted for Glance {
     fn entry(&self) -> String {
         name::entry(&self.id, self.epoch)
     }
+}
+
+/// Opens a file, and nothing else: whoever opens a pipe waits for its writer.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !found.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(file)
 }
 
 struct Bounded {
