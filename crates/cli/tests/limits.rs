@@ -238,9 +238,15 @@ fn attempts_at_a_sample_share_its_limits() {
     let limit = (tokens * 3).to_string();
     let options = ["--retry-on-error", "10", "--token-limit", &limit];
     let (code, result, messages, fake) = asked(place.path(), &task, script, &options);
-    assert_eq!(code, 1, "{messages} {result}");
-    // Each attempt has one answer and one refusal; after three answers nothing is left.
-    assert_eq!(fake.requests().len(), 6, "{result}");
+    assert_eq!(code, 0, "{messages} {result}");
+    // Each attempt has one answer and one refusal, and the third has no question left after its answer.
+    assert_eq!(fake.requests().len(), 5, "{result}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let sample = &log["samples"][0];
+    assert_eq!(
+        (&sample["limit"]["type"], &sample["error_retries"][1]["message"].is_string()),
+        (&json!("token"), &true)
+    );
 }
 
 #[test]

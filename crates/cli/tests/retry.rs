@@ -241,13 +241,17 @@ fn killed(place: &Path, task: &str, more: &[&str]) -> PathBuf {
     let log = loop {
         assert!(Instant::now() < deadline);
         let found = logs(&place.join("logs")).pop();
-        let begun = |log: &PathBuf| log::Reader::open(log).is_ok_and(|log| !log.summaries().unwrap().is_empty());
+        // Its writer may write where we read; the next look sees it whole.
+        let begun = |log: &PathBuf| {
+            let found = log::Reader::open(log).and_then(|log| log.summaries());
+            found.is_ok_and(|found| !found.is_empty())
+        };
         match found.filter(begun) {
             Some(log) => break log,
             None => std::thread::sleep(Duration::from_millis(2)),
         }
     };
-    let alive = log::Reader::open(&log).unwrap().status() == log::Status::Started;
+    let alive = log::Reader::open(&log).is_ok_and(|log| log.status() == log::Status::Started);
     if alive {
         let (code, _, messages) = retry(place, &log, &[]);
         assert!(code == 0 || (code == 2 && messages.contains("still being written")), "{messages}");
@@ -436,7 +440,10 @@ fn a_killed_run_with_sandboxes_leaves_none_and_goes_on() {
     let mut child =
         eval(place.path(), &[&task, "--max-samples", "2"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_mins(1);
-    let finished = |log: &PathBuf| log::Reader::open(log).is_ok_and(|log| log.summaries().unwrap().len() >= 3);
+    let finished = |log: &PathBuf| {
+        let found = log::Reader::open(log).and_then(|log| log.summaries());
+        found.is_ok_and(|found| found.len() >= 3)
+    };
     let log = loop {
         assert!(Instant::now() < deadline, "three samples are not finished");
         match logs(&place.path().join("logs")).pop().filter(finished) {

@@ -224,7 +224,10 @@ fn an_interrupt_ends_all_of_a_set_and_completes_its_logs() {
     let mut child = remote(set(place.path(), &given)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let directory = place.path().join("logs");
     let deadline = Instant::now() + Duration::from_secs(30);
-    let begun = |log: &PathBuf| Reader::open(log).is_ok_and(|log| log.summaries().unwrap().len() >= 2);
+    let begun = |log: &PathBuf| {
+        let found = Reader::open(log).and_then(|log| log.summaries());
+        found.is_ok_and(|found| found.len() >= 2)
+    };
     while logs(&directory).iter().filter(|log| begun(log)).count() < 2 {
         assert!(Instant::now() < deadline, "they do not begin");
         std::thread::sleep(Duration::from_millis(10));
