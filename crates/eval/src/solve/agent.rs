@@ -63,9 +63,11 @@ pub(super) async fn step(
     state: &mut State,
 ) -> Result<Option<String>, Stop> {
     let said = state.output.as_ref().map(|output| output.completion.clone()).unwrap_or_default();
-    // Every call is a message more: what does not fit is not made.
+    // Every call is a message more. One may be the last; many at once that do not fit are not made.
     let messages = state.messages.len().saturating_add(calls.len());
-    if let Some(limit) = work.limits.messages.filter(|limit| messages > usize::try_from(*limit).unwrap_or(usize::MAX)) {
+    if let Some(limit) =
+        work.limits.messages.filter(|limit| calls.len() > 1 && messages > usize::try_from(*limit).unwrap_or(usize::MAX))
+    {
         let message = format!("{} calls at once are more than the sample's {limit} messages", calls.len());
         return Err(Stop::Limit { kind: "message", limit: f64::from(limit), message });
     }
