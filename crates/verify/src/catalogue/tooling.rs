@@ -27,7 +27,13 @@ pub(super) const PROBES: &[Probe] = &[
     ),
     probe("offered_granted", Control::Affordances, "judge each tool by the level again", "each is granted", granted),
     probe("offered_reach", Control::Reach, "what each tool reaches", "nothing that the network level forbids", reach),
-    probe("offered_outside", Control::Outside, "look for tools outside the sandbox that execute", "none", outside),
+    probe(
+        "offered_outside",
+        Control::Outside,
+        "look for tools outside the sandbox that execute",
+        "none but the provider's own that the plan grants",
+        outside,
+    ),
 ];
 
 fn tools(scene: &Scene) -> impl Iterator<Item = &Affordance> {
@@ -96,7 +102,13 @@ fn reach(scene: &Scene) -> Finding {
 
 fn outside(scene: &Scene) -> Finding {
     let local = scene.plan.provider == profile::Provider::Local;
-    if let Some(tool) = tools(scene).find(|tool| tool.runs != Runs::Sandbox && executes(tool) && !local) {
+    // The plan grants those by name, and says that nobody sees what they do.
+    let planned = |tool: &Affordance| {
+        let mut granted = scene.plan.affordances.iter();
+        tool.runs == Runs::Provider && granted.any(|one| one.name == tool.name && one.runs == Runs::Provider)
+    };
+    let executes = |tool: &&Affordance| tool.runs != Runs::Sandbox && executes(tool) && !local && !planned(tool);
+    if let Some(tool) = tools(scene).find(executes) {
         return Finding::fail(format!("`{}` executes at the {}", tool.name, tool.runs));
     }
     let outside = tools(scene).filter(|tool| tool.runs != Runs::Sandbox);
