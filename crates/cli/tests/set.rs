@@ -157,13 +157,16 @@ fn a_set_that_is_killed_at_any_moment_ends_with_one_finished_log_each() {
         assert!(tries <= 100, "{dead} were killed");
         let own = place.path().join(format!("round-{round}"));
         std::fs::create_dir_all(&own).unwrap();
-        let mut child = set(&own, &given).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let (said, told) = (own.join("said"), own.join("told"));
+        let file = |path: &Path| Stdio::from(std::fs::File::create(path).unwrap());
+        let mut child = set(&own, &given).stdout(file(&told)).stderr(file(&said)).spawn().unwrap();
         let moment = Instant::now() + length.mul_f64(chance.share() * if dead < 10 { 0.7 } else { 20.0 });
         while Instant::now() < moment && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(2));
         }
         if let Some(status) = child.try_wait().unwrap() {
-            assert!(status.success());
+            let said = [said, told].map(|path| std::fs::read_to_string(path).unwrap()).concat();
+            assert!(status.success(), "{status}: {said}");
             round += 1;
             ends += 1;
             compare(&own, &given, &expected);
@@ -200,7 +203,7 @@ fn two_sets_do_not_mix_and_a_dead_one_s_lock_holds_nothing() {
     let directory = place.path().join("logs");
     std::fs::create_dir_all(&directory).unwrap();
     let lock = std::fs::File::create(directory.join("eval-set.lock")).unwrap();
-    lock.try_lock().unwrap();
+    rustix::fs::fcntl_lock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
     let (code, _, messages) = done(set(place.path(), &[&file]));
     assert!(code == 2 && messages.contains("another eval-set is at work here"), "{messages}");
     drop(lock);

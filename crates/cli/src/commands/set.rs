@@ -5,10 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use log::{Reader, Status};
 use profile::{Problem, Problems};
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 use serde_json::json;
 
 use super::eval::failure;
@@ -132,16 +135,17 @@ fn through(arguments: &SetArguments, directory: &Path, printer: &mut Printer) ->
 fn lock(directory: &Path) -> Result<File, Problems> {
     let origin = directory.display().to_string();
     let wrong = |problem| Problems { origin: origin.clone(), problems: vec![problem] };
-    let file = File::options().create(true).append(true).open(directory.join(LOCK));
+    // Through no link: what is there may be somebody's.
+    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    let file = File::options().create(true).append(true).custom_flags(flags).open(directory.join(LOCK));
     let file = file.map_err(|error| wrong(Problem::new(format!("its lock cannot be had: {error}"))))?;
-    match file.try_lock() {
+    // Of the process alone: a helper that outlives a killed one for a moment does not hold it.
+    match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => {
+        Err(Errno::AGAIN | Errno::ACCESS) => {
             Err(wrong(Problem::new("another eval-set is at work here").hint(NOBODY_ELSE)))
         }
-        Err(std::fs::TryLockError::Error(error)) => {
-            Err(wrong(Problem::new(format!("its lock cannot be had: {error}"))))
-        }
+        Err(error) => Err(wrong(Problem::new(format!("its lock cannot be had: {error}")))),
     }
 }
 
