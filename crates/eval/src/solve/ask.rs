@@ -51,7 +51,6 @@ pub(crate) struct Speaker<'a> {
 
 impl Speaker<'_> {
     /// Asks once. What the run may use up ends it; limits of the sample are the caller's.
-    #[allow(dead_code, reason = "graders are the first to be asked")]
     pub(crate) async fn ask(
         &self,
         messages: &[ChatMessage],
