@@ -1,7 +1,7 @@
 //! The static programs that `build.rs` made.
 
 /// Lives in every sandbox.
-pub(crate) const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-guest"));
+pub const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-guest"));
 /// Creates sandboxes.
 pub(crate) const ZYGOTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-zygote"));
 
