@@ -1,5 +1,7 @@
 //! The way into a container of another engine: here `unshare` is the engine, so that nothing else is needed.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
 mod common;
 
 use std::io::IoSliceMut;
