@@ -2,8 +2,8 @@
 
 /// Lives in every sandbox.
 pub const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-guest"));
-/// Creates sandboxes.
-pub(crate) const ZYGOTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-zygote"));
+/// Creates sandboxes; the way into containers of other engines ([`jail::enter`]).
+pub const ZYGOTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-zygote"));
 
 #[cfg(test)]
 mod tests {

@@ -189,7 +189,7 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     syscalls::load_filter(filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
     drop_capabilities().during(STEPS[12])?;
     arrange_descriptors(&control).during(STEPS[15])?;
-    Ok(syscalls::exec_descriptor(guest, c"ringfence-guest"))
+    Ok(syscalls::exec_descriptor(guest, c"ringfence-guest", None))
 }
 
 fn receive_tree(orders: &OwnedFd) -> io::Result<Vec<(String, OwnedFd)>> {
@@ -341,7 +341,7 @@ fn go_to_new_root() -> io::Result<()> {
     Ok(())
 }
 
-fn set_limits() -> io::Result<()> {
+pub(crate) fn set_limits() -> io::Result<()> {
     let lower = |resource: Resource, wanted: u64| {
         let current = rustix::process::getrlimit(resource);
         // Raising a limit needs a right that even root may lack: they are only ever lowered.
@@ -355,7 +355,7 @@ fn set_limits() -> io::Result<()> {
 }
 
 /// Takes what nobody here may ever have out of the bounding set. Changes nothing that this process can do now.
-fn narrow_bounding_set() -> io::Result<()> {
+pub(crate) fn narrow_bounding_set() -> io::Result<()> {
     for number in 0..64 {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         if !kept().contains(capability) {
@@ -370,7 +370,7 @@ fn narrow_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-fn drop_capabilities() -> io::Result<()> {
+pub(crate) fn drop_capabilities() -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     let sets = CapabilitySets { effective: kept(), permitted: kept(), inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets)?;
