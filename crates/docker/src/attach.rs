@@ -88,7 +88,8 @@ mod tests {
     async fn the_two_streams_are_apart_and_errors_are_bounded() {
         let out = |text: &'static str| Ok(LogOutput::StdOut { message: text.into() });
         let err = |bytes: Vec<u8>| Ok(LogOutput::StdErr { message: bytes.into() });
-        let (mut output, said) = output(vec![out("ab"), err(vec![b'x'; 3 * MAX_SAID]), out(""), err(b"\x1b[0mend".into()), out("cd")]);
+        let (mut output, said) =
+            output(vec![out("ab"), err(vec![b'x'; 3 * MAX_SAID]), out(""), err(b"\x1b[0mend".into()), out("cd")]);
         let mut all = Vec::new();
         output.read_to_end(&mut all).await.unwrap();
         assert_eq!(all, b"abcd");

@@ -8,9 +8,9 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
 
 use crate::endpoint::{Endpoint, EndpointError, Surroundings};
+use crate::place::digest;
 
 /// The longest file of the client that is read.
 const MAX_FILE: u64 = 4 << 20;
@@ -65,7 +65,7 @@ pub(crate) fn current(surroundings: &Surroundings) -> Result<Option<Endpoint>, E
         return Ok(None);
     }
     let bad = |why: String| EndpointError::Context { name: name.clone(), why };
-    let digest: String = Sha256::digest(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = digest(&name);
     let path = directory.join("contexts/meta").join(&digest).join("meta.json");
     let meta = read(&path).map_err(|error| bad(format!("{}: {error}", path.display())))?;
     let meta: Meta = serde_json::from_slice(&meta).map_err(|error| bad(error.to_string()))?;
@@ -80,7 +80,8 @@ pub(crate) fn current(surroundings: &Surroundings) -> Result<Option<Endpoint>, E
 /// The context that the client's settings name.
 fn named(directory: &Path) -> Result<Option<String>, EndpointError> {
     let path = directory.join("config.json");
-    let bad = |why: String| EndpointError::Context { name: "(current)".into(), why: format!("{}: {why}", path.display()) };
+    let bad =
+        |why: String| EndpointError::Context { name: "(current)".into(), why: format!("{}: {why}", path.display()) };
     let bytes = match read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -97,10 +98,12 @@ mod tests {
     /// A client's directory with one context.
     fn client(name: &str, host: &str, tls: bool, current: bool) -> (tempfile::TempDir, Surroundings) {
         let directory = tempfile::tempdir().unwrap();
-        let digest: String = Sha256::digest(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = digest(name);
         let meta = directory.path().join("contexts/meta").join(&digest);
         std::fs::create_dir_all(&meta).unwrap();
-        let text = format!(r#"{{"Name":"{name}","Metadata":{{}},"Endpoints":{{"docker":{{"Host":"{host}","SkipTLSVerify":false}}}}}}"#);
+        let text = format!(
+            r#"{{"Name":"{name}","Metadata":{{}},"Endpoints":{{"docker":{{"Host":"{host}","SkipTLSVerify":false}}}}}}"#
+        );
         std::fs::write(meta.join("meta.json"), text).unwrap();
         if tls {
             std::fs::create_dir_all(directory.path().join("contexts/tls").join(&digest).join("docker")).unwrap();

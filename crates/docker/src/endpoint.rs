@@ -80,7 +80,9 @@ impl EndpointError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Nowhere(_) => "start a Docker daemon, join the group docker, or set DOCKER_HOST",
-            Self::Unknown(_) => "set DOCKER_HOST to unix:///PATH or tcp://HOST:PORT; forward a daemon behind SSH to a socket",
+            Self::Unknown(_) => {
+                "set DOCKER_HOST to unix:///PATH or tcp://HOST:PORT; forward a daemon behind SSH to a socket"
+            }
             Self::NoCertificates(_) => "set DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem",
             Self::Context { .. } => "`docker context ls` shows those that exist; DOCKER_HOST goes without",
         }
@@ -171,7 +173,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_reached_is_refused_without_what_may_be_a_password() {
-        for host in ["ssh://user:secret@h", "unix://relative", "tcp://", "npipe:////./pipe/x", "tcp://user:secret@h:1"] {
+        for host in ["ssh://user:secret@h", "unix://relative", "tcp://", "npipe:////./pipe/x", "tcp://user:secret@h:1"]
+        {
             let error = Endpoint::find(&with(&[("DOCKER_HOST", host)])).unwrap_err();
             assert!(matches!(&error, EndpointError::Unknown(_)), "{host}");
             assert!(!error.to_string().contains("secret"), "{error}");

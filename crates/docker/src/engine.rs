@@ -71,7 +71,7 @@ impl Engine {
         let shown = endpoint.to_string();
         let client = client.map_err(|error| DockerError::of("connect", &shown, patience.question, error))?;
         let engine = Self { client, endpoint, patience, room: Arc::new(Semaphore::new(AT_ONCE)) };
-        let client = engine.ask("version", |client| client.negotiate_version()).await?;
+        let client = engine.ask("version", Docker::negotiate_version).await?;
         Ok(Self { client, ..engine })
     }
 
@@ -95,7 +95,11 @@ impl Engine {
     }
 
     /// A question about what is.
-    pub(crate) async fn ask<T, F>(&self, call: &'static str, question: impl FnOnce(Docker) -> F) -> Result<T, DockerError>
+    pub(crate) async fn ask<T, F>(
+        &self,
+        call: &'static str,
+        question: impl FnOnce(Docker) -> F,
+    ) -> Result<T, DockerError>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -103,7 +107,11 @@ impl Engine {
     }
 
     /// Making, starting or ending something.
-    pub(crate) async fn order<T, F>(&self, call: &'static str, order: impl FnOnce(Docker) -> F) -> Result<T, DockerError>
+    pub(crate) async fn order<T, F>(
+        &self,
+        call: &'static str,
+        order: impl FnOnce(Docker) -> F,
+    ) -> Result<T, DockerError>
     where
         F: Future<Output = Result<T, Error>>,
     {

@@ -49,7 +49,9 @@ impl Drop for Held {
 pub(crate) async fn remove(engine: &Engine, id: &str) -> Result<(), DockerError> {
     let _room = engine.room().await;
     let options = RemoveContainerOptions { force: true, v: true, link: false };
-    match engine.order("remove container", |client| async move { client.remove_container(id, Some(options)).await }).await
+    match engine
+        .order("remove container", |client| async move { client.remove_container(id, Some(options)).await })
+        .await
     {
         Err(error) if error.is_missing() => return Ok(()),
         // It has ended by itself, and the daemon is at it.

@@ -24,7 +24,7 @@ pub use endpoint::{Endpoint, EndpointError, Surroundings};
 pub use engine::{Engine, Patience};
 pub use error::DockerError;
 pub use images::{Build, Local, Pull};
-pub use leftovers::{Leftover, Owner};
+pub use leftovers::{Leftover, Owner, forget_dead_runs};
 pub use maker::Docker;
 pub use request::{KEPT, Request};
 pub use survey::{Survey, survey};

@@ -46,7 +46,12 @@ pub(crate) fn owner() -> String {
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let text = format!("{}\n{name}\n{}", machine.trim(), rustix::process::geteuid().as_raw());
-    Sha256::digest(text.as_bytes()).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    digest(&text).chars().take(16).collect()
+}
+
+/// The SHA-256 of a text, in hexadecimal.
+pub(crate) fn digest(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
 /// Whether a name can be part of paths and labels as it is.
