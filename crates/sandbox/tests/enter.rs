@@ -101,5 +101,9 @@ async fn script(session: &Session, script: &str) -> String {
         }
     }
     let sandbox = sandbox::Sandbox::new(session.clone(), Box::new(Nothing));
-    common::sh(&sandbox, script).await
+    // Without an engine's root there is no home of the user's own.
+    let command = sandbox::Exec { cwd: Some("/".into()), ..common::command(&["sh", "-c", script]) };
+    let done = common::exec(&sandbox, command).await.unwrap();
+    assert_eq!(done.outcome, sandbox::Outcome::Exited(0), "{done:?}");
+    String::from_utf8(done.stdout).unwrap()
 }
