@@ -1,6 +1,6 @@
 //! The way into a container of another engine: here `unshare` is the engine, so that nothing else is needed.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 mod common;
 
