@@ -1,6 +1,6 @@
 //! The way into a container of another engine: here `unshare` is the engine, so that nothing else is needed.
 
-#![allow(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 mod common;
 
@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use sandbox::enter::Orders;
 use sandbox::{GUEST, Session, ZYGOTE};
+use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
 
 fn put(program: &[u8], path: &Path) {
@@ -23,6 +24,9 @@ fn put(program: &[u8], path: &Path) {
 
 /// Starts the way in, in namespaces of its own.
 fn start(directory: &Path, orders: &Orders) -> Child {
+    // A child of the other test that is just being made would hold a file open for writing, and it could not be run.
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock();
     let entry = directory.join("enter");
     put(ZYGOTE, &entry);
     put(GUEST, &orders.guest);
@@ -33,19 +37,23 @@ fn start(directory: &Path, orders: &Orders) -> Child {
     command.spawn().unwrap()
 }
 
-fn descriptors(listener: &std::os::unix::net::UnixListener) -> Vec<OwnedFd> {
-    let (stream, _) = listener.accept().unwrap();
+/// What is handed over at the socket, if anything is in time.
+async fn descriptors(listener: &UnixListener) -> Option<Vec<OwnedFd>> {
+    let (stream, _) = tokio::time::timeout(Duration::from_secs(10), listener.accept()).await.ok()?.unwrap();
     let mut count = [0];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(stream.as_fd(), &mut [IoSliceMut::new(&mut count)], &mut ancillary, RecvFlags::CMSG_CLOEXEC).unwrap();
-    let rights = ancillary.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
-        _ => Vec::new(),
-    });
-    let rights: Vec<OwnedFd> = rights.collect();
+    let receive = || {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        recvmsg(stream.as_fd(), &mut [IoSliceMut::new(&mut count)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let rights = ancillary.drain().flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
+            _ => Vec::new(),
+        });
+        Ok(rights.collect::<Vec<OwnedFd>>())
+    };
+    let rights = stream.async_io(tokio::io::Interest::READABLE, receive).await.unwrap();
     assert_eq!(usize::from(count[0]), rights.len());
-    rights
+    Some(rights)
 }
 
 #[tokio::test]
@@ -54,10 +62,13 @@ async fn the_guest_has_a_captured_network_a_filter_and_few_rights() {
     let inner = directory.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
     let socket = directory.path().join("socket");
-    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
     let orders = Orders { capture: Some(socket), guest: inner.join("guest"), ..Orders::default() };
     let mut child = start(&inner, &orders);
-    let listeners = tokio::task::spawn_blocking(move || descriptors(&listener)).await.unwrap();
+    let Some(listeners) = descriptors(&listener).await else {
+        child.start_kill().unwrap();
+        panic!("nothing was handed over: {:?}", child.wait_with_output().await);
+    };
     assert!(matches!(listeners.len(), 2 | 4), "{listeners:?}");
     let (output, input) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
     let session = Session::open_over(output, input).await.unwrap();
@@ -101,5 +112,9 @@ async fn script(session: &Session, script: &str) -> String {
         }
     }
     let sandbox = sandbox::Sandbox::new(session.clone(), Box::new(Nothing));
-    common::sh(&sandbox, script).await
+    // Without an engine's root there is no home of the user's own.
+    let command = sandbox::Exec { cwd: Some("/".into()), ..common::command(&["sh", "-c", script]) };
+    let done = common::exec(&sandbox, command).await.unwrap();
+    assert_eq!(done.outcome, sandbox::Outcome::Exited(0), "{done:?}");
+    String::from_utf8(done.stdout).unwrap()
 }
