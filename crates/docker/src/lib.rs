@@ -5,12 +5,14 @@
 //! stream. Nothing of the workload exists before that.
 
 mod attach;
+mod build;
 mod contexts;
 mod create;
 mod endpoint;
 mod engine;
 mod error;
 mod held;
+mod ignored;
 mod images;
 mod leftovers;
 mod maker;
