@@ -54,6 +54,10 @@ impl Workshop {
             return Err(DockerError::RemoteCapture { endpoint: engine.endpoint().to_string() }.into());
         }
         for mount in &request.mounts {
+            if !engine.endpoint().is_local() {
+                let (path, endpoint) = (mount.source.clone(), engine.endpoint().to_string());
+                return Err(DockerError::RemoteMount { path, endpoint }.into());
+            }
             sandbox::check_mount(&mount.source)?;
         }
         let _room = engine.room().await;
