@@ -25,6 +25,8 @@ mod record;
 mod relay;
 mod requests;
 mod served;
+#[cfg(feature = "mutations")]
+mod stray;
 #[cfg(test)]
 mod testing;
 mod verdict;

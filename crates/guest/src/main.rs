@@ -21,11 +21,14 @@ mod within;
 
 use std::process::ExitCode;
 
+use mutation::{Mutation, mutated};
 use rustix::process::{DumpableBehavior, Pid};
 
 fn main() -> ExitCode {
     // Before anything of the workload exists: no ptrace, no /proc/1/mem, no core.
-    if rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err() {
+    if !mutated(Mutation::GuestTraceable)
+        && rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err()
+    {
         return ExitCode::from(70);
     }
     let Some(control) = syscalls::control_stream() else { return ExitCode::from(71) };

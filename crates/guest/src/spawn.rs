@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use mutation::{Mutation, mutated};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -145,7 +146,9 @@ fn fork_keeper((input, out, err, ends): Ends, prepared: Option<&Prepared>) -> Re
             let own = [&ends.input, &ends.out, &ends.err, &theirs].map(AsRawFd::as_raw_fd);
             // Not dropped: what follows closes them with everything else that is not this command's.
             std::mem::forget((report, input, out, err));
-            close_all_but(&own);
+            if !mutated(Mutation::LeakedDescriptor) {
+                close_all_but(&own);
+            }
             match prepared {
                 Some(prepared) => keep(prepared, ends, theirs),
                 None => match await_orders(&theirs) {

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 
+use mutation::{Mutation, mutated};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 
 use crate::netlink::{self, Answer, Batch, CREATE, attributes};
@@ -55,6 +56,12 @@ pub(crate) fn set_up(proc: &Path) -> io::Result<Listeners> {
         // Without IPv6 there is nothing to capture: a program's attempt fails at once.
         _ => None,
     };
+    #[cfg(feature = "mutations")]
+    crate::mutated::watch_datagrams(&mut listeners)?;
+    if mutated(Mutation::HostNetwork) {
+        // Nobody but the host's root may make rules there.
+        return Ok(listeners);
+    }
     // Rules first: at no moment does a route lead to where nothing watches.
     send(libc::NETLINK_NETFILTER, &nftables::batch(Ports { tcp4: tcp4_port, udp4: udp4_port, v6 }))?;
     send(libc::NETLINK_ROUTE, &routes)?;
