@@ -10,7 +10,7 @@ use sandbox::{Containers, Sandbox, StartError};
 use tokio::sync::mpsc;
 
 use crate::catalogue::catalogue;
-use crate::probe::{Finding, Probe, Speed, Verdict, Way};
+use crate::probe::{Finding, Probe, Speed, Way};
 use crate::report::{Probed, Report, Seen};
 use crate::scene::{Canary, Scene, Subject, secret};
 use crate::tasks::{Exchanged, Findings, Place, Ticker, Tried, bounds, exchanges, hosts, siblings};
@@ -112,9 +112,6 @@ struct Arrivals {
     recorded: bool,
 }
 
-/// The probe that says whether the sandbox has a network of its own.
-const OWN_NETWORK: &str = "namespace_net";
-
 /// What one probe came to, in every zone that it speaks for.
 fn settle(
     probe: &Probe,
@@ -141,9 +138,7 @@ fn settle(
                 let records: Vec<Record> = seen.records.iter().filter(of_zone).cloned().collect();
                 let (arrived, token) = (seen.arrived.as_slice(), scene.token.as_str());
                 let recorded = seen.recorded;
-                let own_network = found.get(OWN_NETWORK).is_none_or(|found| found.verdict != Verdict::Fail);
-                let observed =
-                    network::Observed { witness, inside, arrived, token, records: &records, recorded, own_network };
+                let observed = network::Observed { witness, inside, arrived, token, records: &records, recorded };
                 network::judge(exchange, place.zone.level, &observed)
             }
         };

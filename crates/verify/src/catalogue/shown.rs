@@ -231,4 +231,24 @@ mod tests {
             assert!(!is_own(kind, root, place), "{kind} {root} {place}");
         }
     }
+
+    #[test]
+    fn every_entry_of_dev_is_judged_by_what_it_is() {
+        let entry = |name: &str, mode: u32, device| Listed { name: name.into(), mode, device };
+        for (harmless, listed) in [
+            (true, entry("null", CHARACTER | 0o666, (1, 3))),
+            (true, entry("fd", LINK | 0o777, (0, 0))),
+            (true, entry("shm", DIRECTORY | 0o1777, (0, 0))),
+            (false, entry("kmsg", CHARACTER | 0o644, (1, 11))),
+            (false, entry("null", BLOCK | 0o666, (1, 3))),
+            (false, entry("mapper", DIRECTORY | 0o755, (0, 0))),
+            (false, entry("null", 0o100_666, (0, 0))),
+            (false, entry("unseen", 0, (0, 0))),
+        ] {
+            assert_eq!(is_harmless(&listed), harmless, "{listed:?}");
+        }
+        // What is mounted there is left to that; what lies deeper, and the two directories, are not.
+        assert!(is_in_dev("/dev/kmsg") && is_in_dev("/dev/mapper"));
+        assert!(!is_in_dev("/dev") && !is_in_dev("/dev/shm") && !is_in_dev("/dev/mapper/x") && !is_in_dev("/devs/x"));
+    }
 }
