@@ -125,12 +125,12 @@ fn every_promise_names_a_test_that_exists_or_is_pending() {
     }
 }
 
-/// Whether `fn name(` stands right behind a `#[test]`.
+/// Whether `fn name(` stands right behind a `#[test]`, or behind `/// A case.` in a program that counts its tests itself.
 fn is_test(sources: &str, name: &str) -> bool {
     let is_marked = |before: &str| {
         let before = before.trim_end();
         let before = before.strip_suffix("async").unwrap_or(before).trim_end();
-        before.ends_with("#[test]") || before.ends_with("#[tokio::test]")
+        before.ends_with("#[test]") || before.ends_with("/// A case.") || before.ends_with("#[tokio::test]")
     };
     sources.match_indices(&format!("fn {name}(")).any(|(at, _)| is_marked(&sources[..at]))
 }

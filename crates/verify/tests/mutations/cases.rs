@@ -73,8 +73,8 @@ fn copied(place: &Path) -> PathBuf {
 
 fn cases(program: &Path) -> Vec<(String, Check)> {
     let mut cases: Vec<(String, Check)> = vec![
-        ("every_program_of_this_build_is_marked".into(), Box::new(marked)),
-        ("the_documentation_lists_the_mutations".into(), Box::new(is_documented)),
+        ("every_program_of_this_build_is_marked".into(), Box::new(every_program_of_this_build_is_marked)),
+        ("the_documentation_lists_the_mutations".into(), Box::new(the_documentation_lists_the_mutations)),
     ];
     let is_root = rustix::process::geteuid().is_root();
     // Whoever is no root runs as they are.
@@ -85,13 +85,19 @@ fn cases(program: &Path) -> Vec<(String, Check)> {
             move || verified(&program, &user, mutation.as_deref())
         };
         let whole = start(None);
-        cases.push((format!("nothing_taken_away{suffix}"), Box::new(move || nothing_fails(&whole()?))));
+        cases.push((
+            format!("nothing_taken_away{suffix}"),
+            Box::new(move || nothing_taken_away_fails_nothing(&whole()?)),
+        ));
         let unknown = start(Some("no-such-thing"));
-        cases.push((format!("an_unknown_name{suffix}"), Box::new(move || is_refused(&unknown()?))));
+        cases.push((format!("an_unknown_name{suffix}"), Box::new(move || an_unknown_name_is_refused(&unknown()?))));
         for row in Mutation::ALL.iter().copied().map(row) {
             if row.users == Users::All || *user == "root" {
                 let (name, taken) = (row.mutation.id().replace('-', "_"), start(Some(row.mutation.id())));
-                cases.push((format!("{name}{suffix}"), Box::new(move || exactly(&row, &taken()?))));
+                cases.push((
+                    format!("{name}{suffix}"),
+                    Box::new(move || a_control_taken_away_fails_exactly_its_own_probes(&row, &taken()?)),
+                ));
             }
         }
     }
@@ -154,19 +160,22 @@ fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String>
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
-fn nothing_fails(ended: &Ended) -> Result<(), String> {
+/// A case.
+fn nothing_taken_away_fails_nothing(ended: &Ended) -> Result<(), String> {
     let found = by_verdict(ended)?;
     let unmet = || format!("{:#?} {:#?}", found.get("fail"), found.get("unknown"));
     expect(ended.code == Some(0) && !found.contains_key("fail") && !found.contains_key("unknown"), unmet)
 }
 
-fn is_refused(ended: &Ended) -> Result<(), String> {
+/// A case.
+fn an_unknown_name_is_refused(ended: &Ended) -> Result<(), String> {
     let named = ended.err.contains("names no mutation: no-such-thing");
     expect(ended.code == Some(78) && named, || format!("{:?} {}", ended.code, ended.err))
 }
 
 /// What the taken control's probes say, and that nobody else's says anything.
-fn exactly(row: &Row, ended: &Ended) -> Result<(), String> {
+/// A case.
+fn a_control_taken_away_fails_exactly_its_own_probes(row: &Row, ended: &Ended) -> Result<(), String> {
     let found = by_verdict(ended)?;
     let of = |verdict: &str| found.get(verdict).map(Vec::as_slice).unwrap_or_default();
     let controls = |probes: &[Value]| -> BTreeSet<String> {
@@ -187,7 +196,8 @@ fn exactly(row: &Row, ended: &Ended) -> Result<(), String> {
 }
 
 /// So that a search for the mark in other builds can fail: here it is found, and in the embedded programs too.
-fn marked() -> Result<(), String> {
+/// A case.
+fn every_program_of_this_build_is_marked() -> Result<(), String> {
     let program = std::fs::read("/proc/self/exe").map_err(|error| error.to_string())?;
     let marker = mutation::MARKER.as_bytes();
     let count = program.windows(marker.len()).filter(|window| *window == marker).count();
@@ -195,7 +205,8 @@ fn marked() -> Result<(), String> {
     expect(count >= 3, || format!("found {count} times"))
 }
 
-fn is_documented() -> Result<(), String> {
+/// A case.
+fn the_documentation_lists_the_mutations() -> Result<(), String> {
     let (written, table) = (include_str!("../../../../docs/verify.md"), documented());
     expect(written.contains(&table), || format!("docs/verify.md should hold this table:\n{table}"))
 }
