@@ -210,7 +210,7 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     arrange_descriptors(&control).during(STEPS[15])?;
     #[cfg(feature = "mutations")]
     crate::mutated::leak(&leaked).during(STEPS[15])?;
-    Ok(syscalls::exec_descriptor(guest, c"ringfence-guest"))
+    Ok(syscalls::exec_descriptor(guest, c"ringfence-guest", None))
 }
 
 fn receive_tree(orders: &OwnedFd) -> io::Result<Vec<(String, OwnedFd)>> {
@@ -362,7 +362,7 @@ fn go_to_new_root() -> io::Result<()> {
     Ok(())
 }
 
-fn set_limits() -> io::Result<()> {
+pub(crate) fn set_limits() -> io::Result<()> {
     let lower = |resource: Resource, wanted: u64| {
         let current = rustix::process::getrlimit(resource);
         // Raising a limit needs a right that even root may lack: they are only ever lowered.
@@ -376,7 +376,7 @@ fn set_limits() -> io::Result<()> {
 }
 
 /// Takes what nobody here may ever have out of the bounding set. Changes nothing that this process can do now.
-fn narrow_bounding_set() -> io::Result<()> {
+pub(crate) fn narrow_bounding_set() -> io::Result<()> {
     for number in 0..64 {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         if !kept().contains(capability) {
@@ -391,7 +391,7 @@ fn narrow_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-fn drop_capabilities() -> io::Result<()> {
+pub(crate) fn drop_capabilities() -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     let sets = CapabilitySets { effective: kept(), permitted: kept(), inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets)?;

@@ -51,7 +51,7 @@ fn subject() -> Subject {
         network: Network::Captured,
     };
     let offered = plan.affordances.clone();
-    Subject { requested, plan, container, offered }
+    Subject { requested, plan, kind: Arc::new(container), offered }
 }
 
 /// Verifies, prints the record, and ends as the command does.
