@@ -106,6 +106,22 @@ impl Server {
         tree::kill_orphans(&BTreeSet::new());
     }
 
+    /// Ends every process, and with it every command and connection.
+    fn end_everything(&mut self, id: u32) -> Result<(), Failure> {
+        pause::end_all()?;
+        self.keepers.clear();
+        self.spare = None;
+        self.wants_spare = true;
+        for command in std::mem::take(&mut self.commands).into_keys() {
+            self.outbox.in_order(&Guest::Ended { id: command, outcome: Outcome::Killed });
+        }
+        for (link, open) in std::mem::take(&mut self.links) {
+            self.outbox.in_order(&Guest::Done { id: link, bytes: open.received() });
+        }
+        self.outbox.in_order(&Guest::Done { id, bytes: 0 });
+        Ok(())
+    }
+
     fn wait(&mut self) -> Result<(), Stop> {
         let full = self.outbox.is_full();
         let (mut readable, mut writable) = (vec![&self.control], Vec::new());
@@ -251,6 +267,7 @@ impl Server {
                 server.outbox.urgent(&Guest::Done { id, bytes: 0 });
                 Ok(())
             }),
+            Host::EndAll { id } => self.answer(id, |server| server.end_everything(id)),
             Host::ReadWithin { id, within, limit } => self.answer(id, |server| server.read_within(id, &within, limit)),
             Host::WriteWithin { id, within, permissions } => {
                 self.answer(id, |server| server.write_within(id, &within, permissions));
