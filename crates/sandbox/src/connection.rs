@@ -105,6 +105,16 @@ impl Connection {
     }
 }
 
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Both sides have said everything: the guest ends it when the other side has taken it. An order to end it now
+        // would overtake what is still on its way.
+        if self.shut && self.sending.is_none() && matches!(self.end, End::Clean) {
+            self.running.leave();
+        }
+    }
+}
+
 impl AsyncRead for Connection {
     fn poll_read(
         mut self: Pin<&mut Self>,
