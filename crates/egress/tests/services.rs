@@ -263,7 +263,7 @@ async fn a_service_on_its_own_address_is_reached() {
 }
 
 #[tokio::test]
-async fn much_passes_both_ways_and_ends_are_ends() {
+async fn much_passes_both_ways_between_services() {
     let mut world = World::new().await;
     let (_board, a, b) = world.two(7000).await;
     let _server = serve(&b, "0.0.0.0", 7000, ECHO).await;
@@ -277,20 +277,22 @@ async fn much_passes_both_ways_and_ends_are_ends() {
     let record = world.record(|record| record.protocol == Protocol::Tcp).await;
     assert_eq!((record.sent, record.received), (64 << 20, 64 << 20));
     assert!(rate > 4.0, "{rate} MiB/s both ways");
+}
+
+#[tokio::test]
+async fn an_end_is_an_end_between_services() {
+    let world = World::new().await;
     // The end of what the client sends is one for the server, which answers after it.
-    let late = "local $/; my $all = <$c>; print $c length $all";
-    let _late = serve(&b, "0.0.0.0", 7001, late).await;
-    let (_board, c, d) = world.two(7001).await;
-    let _late = serve(&d, "0.0.0.0", 7001, late).await;
+    let (_board, asks, answers) = world.two(7001).await;
+    let _late = serve(&answers, "0.0.0.0", 7001, "local $/; my $all = <$c>; print $c length $all").await;
     let half = "my $s = IO::Socket::IP->new(PeerHost => 'b', PeerPort => 7001) or die; print $s 'x' x 100000; $s->flush; shutdown $s, 1; local $/; print <$s>";
-    assert_eq!(perl(&c, half).await, "100000");
+    assert_eq!(perl(&asks, half).await, "100000");
     // And the other way round: a server that has ended still hears.
-    let (_board, e, f) = world.two(7002).await;
-    let mut first =
-        serve(&f, "0.0.0.0", 7002, "print $c 'bye'; $c->flush; shutdown $c, 1; local $/; print STDOUT <$c>, qq(\\n)")
-            .await;
+    let (_board, speaks, hears) = world.two(7002).await;
+    let program = "print $c 'bye'; $c->flush; shutdown $c, 1; local $/; print STDOUT <$c>, qq(\\n)";
+    let mut first = serve(&hears, "0.0.0.0", 7002, program).await;
     let then = "my $s = IO::Socket::IP->new(PeerHost => 'b', PeerPort => 7002) or die; local $/; print <$s>; syswrite $s, 'still heard'; close $s";
-    assert_eq!(perl(&e, then).await, "bye");
+    assert_eq!(perl(&speaks, then).await, "bye");
     assert_eq!(line(&mut first).await, "still heard\n");
 }
 
