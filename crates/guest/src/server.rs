@@ -23,7 +23,7 @@ use crate::{pause, tree, within};
 /// How soon a tree that was killed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Connections of the host's at the same time.
-const MAX_LINKS: usize = 256;
+const MAX_LINKS: usize = 1024;
 
 /// When nothing was to be done for so long, a keeper may be made for the next command. Whoever has a command's end often
 /// ends the sandbox next, and should not have to wait for one more process to end.
@@ -234,6 +234,7 @@ impl Server {
                 self.readings.remove(&id);
                 self.writings.remove(&id);
                 if let Some(link) = self.links.remove(&id) {
+                    link.break_off();
                     self.outbox.in_order(&Guest::Done { id, bytes: link.received() });
                 }
             }
