@@ -73,6 +73,7 @@ pub fn read(text: &str, origin: &str, around: &Surroundings) -> Result<Project, 
 fn read_file(text: &str, mut reading: Reading, found: &mut Found) {
     read_dotenv(&mut reading);
     let mut includes = Vec::new();
+    reading.lines = text.lines().take(MAX_FILE_BYTES).map(str::to_owned).collect();
     match tree(text) {
         Ok(node) => includes = read_top(&reading, node, found),
         Err(problem) => reading.complain(problem),

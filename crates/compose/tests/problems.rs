@@ -72,7 +72,7 @@ volumes: {datas: }
 
 #[test]
 fn files_that_are_no_compose_files() {
-    let many: String = (0..65).map(|number| format!("  s{number}: {{image: x}}\n")).collect();
+    let many: Vec<String> = (0..65).map(|number| format!("  s{number}: {{image: x}}")).collect();
     let nested = format!("a: {}", "[".repeat(5000));
     let bomb = {
         let lines: Vec<String> = ('b'..='i')
@@ -92,7 +92,7 @@ fn files_that_are_no_compose_files() {
         "a: [",
         &nested,
         &bomb,
-        &format!("services:\n{many}"),
+        &format!("services:\n{}\n", many.join("\n")),
         &format!("services: {{d: {{image: {}}}}}", "x".repeat(300_000)),
     ];
     let outcomes: Vec<String> = texts

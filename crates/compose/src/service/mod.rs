@@ -28,7 +28,7 @@ pub use command::argv;
 pub use depends::{Condition, Dependency};
 pub use health::{Health, HealthTest};
 pub use image::{Build, Dockerfile, Image, Platform, PlatformError, Pull};
-pub use limits::{Limits, Ulimit};
+pub use limits::{Limits, LimitsInForce, Ulimit};
 pub use mounts::{Access, Mount, MountSource, Tmpfs};
 pub use ports::{PortRange, Protocol};
 pub use rights::{ADDABLE_CAPABILITIES, Capability, CapabilityError, Dropped};
