@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use profile::source::{Node, Value};
 use profile::{Located, Place};
 
-use super::{Attachment, texts, words_of_keys};
+use super::{Attachment, simple, texts};
 use crate::names::NetworkName;
 use crate::reading::Reading;
 use crate::rules::ATTACHMENT_KEYS;
@@ -73,9 +73,8 @@ fn named(reading: &Reading, node: Node) -> BTreeMap<NetworkName, Vec<Located<Str
                 let name = section::name(reading, key.place, &key.name, "a network")?;
                 let mut keys = Section::open(reading, node, "a network of a service", ATTACHMENT_KEYS)?;
                 let aliases = texts(&mut keys, "aliases");
-                let aliases = aliases
-                    .iter()
-                    .filter_map(|alias| section::parsed(reading, alias, "aliases", words_of_keys::host_name));
+                let aliases =
+                    aliases.iter().filter_map(|alias| section::parsed(reading, alias, "aliases", simple::host_name));
                 let aliases = aliases.collect();
                 keys.finish();
                 Some((name, aliases))
@@ -120,7 +119,7 @@ pub(super) fn extra_hosts(keys: &mut Section) -> Vec<Located<(String, IpAddr)>> 
 }
 
 fn host(reading: &Reading, place: Place, name: &str, address: &str) -> Option<Located<(String, IpAddr)>> {
-    let name = match words_of_keys::host_name(name) {
+    let name = match simple::host_name(name) {
         Ok(name) => name,
         Err(error) => {
             reading.problem(place, format!("`extra_hosts`: {error}"));
