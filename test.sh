@@ -138,7 +138,7 @@ lane_egress() {
     command -v go >/dev/null || debian go golang-go
     check 'an internet for the tests' cargo build --release -p testnet
     tests 'that internet itself' cargo test --release -p testnet
-    tests 'the gateway' cargo test --release -p egress --test gateway
+    tests 'the gateway' cargo test --release -p egress --test gateway --test services
     tests 'attacks and clients' cargo test --release -p ringfence --test egress
     if [ "$(id -u)" -eq 0 ]; then
         tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress
@@ -300,6 +300,8 @@ assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION',
 lane_verify() {
     debian setpriv util-linux
     tests 'probes and their judge' cargo test --release -p verify
+    tests 'controls taken away, one at a time' cargo test --release -p verify --features mutations --test mutations
+    check 'clippy of what takes them away' cargo clippy --release -p verify --features mutations --all-targets -- -D warnings
     tests 'attempts of probes' cargo test --release -p sandbox --test attempts
     tests 'the embedded engine, proven' cargo test --release -p ringfence --test verify
     if [ "$(id -u)" -eq 0 ]; then
