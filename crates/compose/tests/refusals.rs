@@ -67,6 +67,7 @@ fn every_way_to_weaken_a_profile_is_refused_by_name() {
         ("volumes: ['./x:/x:ro,shared']", "volumes"),
         ("volumes: ['./x:/proc/x:ro']", "volumes"),
         ("volumes: ['/dev']", "volumes"),
+        ("volumes: ['./x:/.ringfence/guest:ro']", "volumes"),
         ("volumes: [{type: bind, source: ./x, target: /x, read_only: true, bind: {propagation: rshared}}]", "volumes"),
         ("tmpfs: ['/x:suid']", "tmpfs"),
         ("tmpfs: [/sys]", "volumes"),

@@ -12,6 +12,9 @@ use crate::reading::Reading;
 use crate::rules::ATTACHMENT_KEYS;
 use crate::section::{self, Section};
 
+/// The most networks of one service.
+const MAX_NETWORKS: usize = 64;
+
 pub(super) fn read(keys: &mut Section) -> Attachment {
     let reading = keys.reading;
     let mode = keys.text("network_mode");
@@ -55,10 +58,17 @@ fn refuse_mode(reading: &Reading, place: Place, mode: &str) {
     reading.refuse(place, "network_mode", format_args!("`network_mode: {shown}`"), why);
 }
 
+fn too_many(reading: &Reading, place: Place) -> BTreeMap<NetworkName, Vec<Located<String>>> {
+    reading.problem(place, format!("a service is on at most {MAX_NETWORKS} networks"));
+    BTreeMap::new()
+}
+
 /// A list of names, or a mapping with aliases.
 fn named(reading: &Reading, node: Node) -> BTreeMap<NetworkName, Vec<Located<String>>> {
     let place = node.place;
     match node.value {
+        Value::List(items) if items.len() > MAX_NETWORKS => too_many(reading, place),
+        Value::Map(entries) if entries.len() > MAX_NETWORKS => too_many(reading, place),
         Value::List(items) => items
             .into_iter()
             .filter_map(|item| {
