@@ -108,7 +108,7 @@ fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
 }
 
 #[test]
-fn version_4() {
+fn version_5() {
     insta::assert_snapshot!("host", golden(&host_messages()));
     insta::assert_snapshot!("guest", golden(&guest_messages()));
 }
