@@ -72,7 +72,7 @@ impl Places {
             (Provider::Local, _) => Kind::Local,
             (Provider::Container, Some(request)) => {
                 let engine = Containers::start(run)?;
-                let captured = request.network == sandbox::Network::Captured;
+                let captured = request.network != sandbox::Network::Loopback;
                 let network = if captured { Some(Network::start(settings, asking).await?) } else { None };
                 let pool = Pool::new(engine.clone(), request.clone(), warm.min(most));
                 Kind::Container(Box::new(Engine { containers: engine, request, pool, network }))

@@ -13,7 +13,7 @@ use secrecy::SecretString;
 use super::images;
 use super::network::{Network, NetworkError};
 use super::{container, env_file, exec, input, plan, snapshots, stream};
-use crate::args::RunArguments;
+use crate::args::{CaptureBy, RunArguments};
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
 
@@ -175,7 +175,7 @@ async fn execute(
 ) -> Result<Exit, Obstacle> {
     let run = &run_name();
     let mut network = Network::start(arguments, plan).await.map_err(Obstacle::Network)?;
-    let (sandbox, capture) = start(request, plan, image, run).await.map_err(Obstacle::Start)?;
+    let (sandbox, capture) = start(request, plan, image, run, arguments.capture).await.map_err(Obstacle::Start)?;
     if let (Some(network), Some(capture)) = (&mut network, capture) {
         network.attach(run, plan, capture).await.map_err(Obstacle::Network)?;
     }
@@ -252,11 +252,15 @@ async fn start(
     plan: &Plan,
     image: Option<&Opened>,
     run: &str,
+    capture: CaptureBy,
 ) -> Result<(Sandbox, Option<Capture>), StartError> {
     match plan.provider {
         Provider::Local => Ok((sandbox::start_local().await?, None)),
         Provider::Container => {
-            let request = container::request(request, plan, image)?;
+            let mut request = container::request(request, plan, image)?;
+            if capture == CaptureBy::Relayed && request.network == sandbox::Network::Captured {
+                request.network = sandbox::Network::Relayed;
+            }
             let (sandbox, capture) = Containers::start(run)?.create_captured(request).await?;
             Ok((sandbox, Some(capture)))
         }
