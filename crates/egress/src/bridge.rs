@@ -1,8 +1,8 @@
 //! Bytes between a connection inside a sandbox, which its guest holds, and one end of a pair of sockets, whose other end
 //! the gateway holds.
 //!
-//! An end of what one side sends is passed on as such. A pair has no reset of its own: whoever closes his end without
-//! having said that nothing more comes has broken it off.
+//! An end of what one side sends is passed on as such. A pair has no reset of its own: whoever breaks off says so by another
+//! way, and closes his end when the other one has. One who is gone has closed without having said that nothing more comes.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,11 +54,11 @@ pub(crate) async fn bridge(connection: Connection, socket: &UnixStream) -> Bridg
     Bridged::Done
 }
 
-/// Waits until the gateway has closed its end, so that it never takes a line that broke for one that ended.
+/// Waits until the other end is closed, so that nobody there takes what broke for what ended.
 pub(crate) async fn wait_for_farewell(socket: &UnixStream) {
     let gone = async {
         while !is_closed(socket) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
     let _ = tokio::time::timeout(GRACE, gone).await;

@@ -78,7 +78,9 @@ pub(crate) struct Shared {
     /// Who connects to whose neighbours.
     neighbours: Mutex<HashMap<u32, Arc<dyn Neighbours>>>,
     pub(crate) lines: Semaphore,
-    questions: AtomicU64,
+    /// Relayed connections and questions have numbers of one row.
+    relayed: AtomicU64,
+    connections: Mutex<HashMap<u64, CancellationToken>>,
     /// The order to end for those who relay a sandbox's network.
     relays: Mutex<HashMap<u32, CancellationToken>>,
     /// The order to end for every task that serves a sandbox.
@@ -144,7 +146,8 @@ impl GatewayProcess {
             waiting: Mutex::default(),
             neighbours: Mutex::default(),
             lines: Semaphore::new(MAX_LINES),
-            questions: AtomicU64::new(1),
+            relayed: AtomicU64::new(1),
+            connections: Mutex::default(),
             relays: Mutex::default(),
             ended: CancellationToken::new(),
         });
@@ -272,9 +275,20 @@ impl Shared {
         self.relays.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn connections(&self) -> std::sync::MutexGuard<'_, HashMap<u64, CancellationToken>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for a relayed connection that ends by this order.
+    pub(crate) fn number_connection(&self, ended: CancellationToken) -> u64 {
+        let number = self.relayed.fetch_add(1, Ordering::Relaxed);
+        self.connections().insert(number, ended);
+        number
+    }
+
     /// Who hears the answer to a relayed question of this number.
     pub(crate) fn expect_answer(&self, answer: oneshot::Sender<Vec<u8>>) -> u64 {
-        let number = self.questions.fetch_add(1, Ordering::Relaxed);
+        let number = self.relayed.fetch_add(1, Ordering::Relaxed);
         self.waiting().answers.insert(number, answer);
         number
     }
@@ -320,6 +334,11 @@ async fn read(shared: Arc<Shared>, notices: mpsc::UnboundedSender<Notice>, decid
                     let allowed = decision.await;
                     let _ = shared.say(&ToGateway::Decided { ask, allowed }, &[]).await;
                 });
+            }
+            FromGateway::Cut { number } => {
+                if let Some(ended) = shared.connections().remove(&number) {
+                    ended.cancel();
+                }
             }
             FromGateway::Answer { number, answer: bytes } => answer(shared.waiting().answers.remove(&number), bytes),
             FromGateway::Reach { ask, id, service, port } => {

@@ -146,10 +146,18 @@ impl Gateway {
     }
 
     /// Serves a connection that was handed in; `to` is what it is said to ask for. Nothing else is believed of it: an
-    /// address that was given to no name is refused like any other.
-    pub fn incoming(&self, id: u32, to: Option<SocketAddr>, socket: OwnedFd) {
+    /// address that was given to no name is refused like any other. `on_reset` is called when it is broken off; whoever
+    /// holds the other end of the pair then closes it.
+    pub fn incoming(
+        &self,
+        id: u32,
+        to: Option<SocketAddr>,
+        socket: OwnedFd,
+        on_reset: impl FnOnce() + Send + Sync + 'static,
+    ) {
+        let Ok(socket) = Socket::handed(socket, Some(Box::new(on_reset))) else { return };
         let attached = self.table().get(&id).map(|attached| (Arc::clone(&attached.served), attached.tasks.clone()));
-        let (Some((served, tasks)), Ok(socket)) = (attached, Socket::handed(socket)) else { return };
+        let Some((served, tasks)) = attached else { return socket.reset() };
         admit(served, socket, to, &tasks);
     }
 

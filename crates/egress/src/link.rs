@@ -61,6 +61,7 @@ pub(crate) enum ToGateway {
     /// A relayed connection, one end of a pair of sockets beside it, and what its guest says that it asked for.
     Incoming {
         id: u32,
+        number: u64,
         to: Option<SocketAddr>,
     },
     /// A relayed question.
@@ -117,6 +118,10 @@ pub(crate) enum FromGateway {
         id: u32,
         service: String,
         port: u16,
+    },
+    /// A relayed connection was broken off, and the program should see that.
+    Cut {
+        number: u64,
     },
     /// The answer to a relayed question; empty for none.
     Answer {

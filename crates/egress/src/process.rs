@@ -133,9 +133,10 @@ fn handle(gateway: &Arc<Gateway>, runner: &Runner, out: &Outgoing, message: ToGa
                 let _ = out.send(FromGateway::Detached { id, counters });
             });
         }
-        ToGateway::Incoming { id, to } => {
+        ToGateway::Incoming { id, number, to } => {
             if let Some(socket) = descriptors.into_iter().next() {
-                gateway.incoming(id, to, socket);
+                let out = out.clone();
+                gateway.incoming(id, to, socket, move || drop(out.send(FromGateway::Cut { number })));
             }
         }
         ToGateway::Question { id, number, question } => {

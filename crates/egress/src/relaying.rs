@@ -69,18 +69,21 @@ async fn accept(shared: Arc<Shared>, id: u32, relay: Relay, ended: CancellationT
         };
         // Short of descriptors: the program sees a broken connection.
         let Ok((ours, theirs)) = pair() else { continue };
-        let incoming = ToGateway::Incoming { id, to: arrived.to };
+        let ended = ended.child_token();
+        let number = shared.number_connection(ended.clone());
+        let incoming = ToGateway::Incoming { id, number, to: arrived.to };
         if shared.say(&incoming, &[theirs.as_fd()]).await.is_err() {
             return End::Gateway;
         }
         drop(theirs);
-        let ended = ended.clone();
-        // Ends with the guest, with the gateway's end of the pair, or by order.
+        let shared = Arc::clone(&shared);
+        // Ends with the guest, with the gateway's end of the pair, or by order. What is dropped is broken off.
         tokio::spawn(async move {
             tokio::select! {
                 _ = bridge(arrived.connection, &ours) => {}
                 () = ended.cancelled() => {}
             }
+            shared.connections().remove(&number);
         });
     }
 }
