@@ -284,6 +284,8 @@ assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION',
 lane_verify() {
     debian setpriv util-linux
     tests 'probes and their judge' cargo test --release -p verify
+    tests 'controls taken away, one at a time' cargo test --release -p verify --features mutations --test mutations
+    check 'clippy of what takes them away' cargo clippy --release -p verify --features mutations --all-targets -- -D warnings
     tests 'attempts of probes' cargo test --release -p sandbox --test attempts
     tests 'the embedded engine, proven' cargo test --release -p ringfence --test verify
     if [ "$(id -u)" -eq 0 ]; then

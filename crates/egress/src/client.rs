@@ -136,6 +136,7 @@ impl GatewayProcess {
     ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), GatewayError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(GatewayError::Start)?;
         command.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(theirs)));
+        mutation::pass_on(&mut command);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         sandbox::keep_descriptors_back(&mut command);
         let child = command.spawn().map_err(GatewayError::Start)?;

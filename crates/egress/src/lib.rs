@@ -32,6 +32,8 @@ mod requests;
 mod served;
 mod services;
 mod socket;
+#[cfg(feature = "mutations")]
+mod stray;
 mod switchboard;
 #[cfg(test)]
 mod testing;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_proto::rr::RData;
+use mutation::{Mutation, mutated};
 use profile::Egress;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UdpSocket;
@@ -24,6 +25,10 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// Serves queries until the socket is of no use any more; returns why.
 pub(crate) async fn serve_udp(served: Arc<Served>, socket: UdpSocket) -> io::Error {
+    #[cfg(feature = "mutations")]
+    if crate::stray::is_watching(&socket) {
+        return crate::stray::forward(&socket).await;
+    }
     let socket = Arc::new(socket);
     let mut buffer = vec![0; MAX_QUERY + 1];
     loop {
@@ -125,6 +130,9 @@ async fn answer(served: &Served, question: &Question) -> Vec<u8> {
         return bytes;
     }
     let rules = served.rules();
+    if mutated(Mutation::ResolverForwards) {
+        let _ = served.outside.look_up(question.query()).await;
+    }
     if let (Egress::Everything { .. }, Kind::Other | Kind::Address) = (&*rules, question.kind) {
         return forward(served, question, &rules).await;
     }

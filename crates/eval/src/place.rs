@@ -1,12 +1,13 @@
 //! Where a sample is solved: the sandboxes of its phases.
 //!
 //! Each phase has its own network rules. What a phase leaves running ends with it: the next begins with its files in a
-//! sandbox of its own. A phase that ran nothing leaves nothing running, and is not worth a sandbox of its own.
+//! sandbox of its own. A phase that ran nothing leaves nothing running, and is not worth a sandbox of its own. Where files cannot be
+//! kept, one sandbox serves all phases, and every process in it is ended between them.
 
 use std::sync::Arc;
 
 use profile::{Egress, Phase, Plan, Provider};
-use sandbox::{Capture, Containers, Pool, Request, Sandbox, Snapshot, StartError, System};
+use sandbox::{Capture, Maker, Pool, Sandbox, Snapshot, StartError, System, Variant};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -26,7 +27,10 @@ pub enum PlaceError {
     /// The plan is of a provider that this version does not have.
     #[error("`sandbox: {0}` is not built yet")]
     NotBuilt(Provider),
-    /// A sample's life needs snapshots, and this place has none.
+    /// A phase could not be ended.
+    #[error("the processes of a phase could not be ended")]
+    Session(#[from] sandbox::SessionError),
+    /// A phase without rules.
     #[error("the plan has no network for the phase {0}")]
     NoPlan(&'static str),
 }
@@ -41,12 +45,11 @@ pub(crate) struct Places {
 
 enum Kind {
     Local,
-    Container(Box<Engine>),
+    Made(Box<Engine>),
 }
 
 struct Engine {
-    containers: Containers,
-    request: Request,
+    maker: Arc<dyn Maker>,
     pool: Pool,
     network: Option<Network>,
 }
@@ -59,25 +62,24 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// `request` is for containers; at most `most` sandboxes exist at the same time.
+    /// `kind` is of sandboxes that an engine makes; at most `most` sandboxes exist at the same time.
     pub(crate) async fn open(
         plan: Arc<Plan>,
         run: &str,
-        request: Option<Request>,
+        kind: Option<Arc<dyn sandbox::Kind>>,
         most: usize,
         warm: usize,
         (settings, asking): (egress::Settings, bool),
     ) -> Result<Self, PlaceError> {
-        let kind = match (plan.provider, request) {
+        let kind = match (plan.provider, kind) {
             (Provider::Local, _) => Kind::Local,
-            (Provider::Container, Some(request)) => {
-                let engine = Containers::start(run)?;
-                let captured = request.network != sandbox::Network::Loopback;
-                let network = if captured { Some(Network::start(settings, asking).await?) } else { None };
-                let pool = Pool::new(engine.clone(), request.clone(), warm.min(most));
-                Kind::Container(Box::new(Engine { containers: engine, request, pool, network }))
+            (_, Some(kind)) => {
+                let maker = kind.start(run).await?;
+                let network = if kind.is_captured() { Some(Network::start(settings, asking).await?) } else { None };
+                let pool = Pool::new(Arc::clone(&maker), warm.min(most));
+                Kind::Made(Box::new(Engine { maker, pool, network }))
             }
-            (provider, _) => return Err(PlaceError::NotBuilt(provider)),
+            (provider, None) => return Err(PlaceError::NotBuilt(provider)),
         };
         Ok(Self { kind, plan, run: run.to_owned(), slots: Arc::new(Semaphore::new(most)) })
     }
@@ -88,14 +90,19 @@ impl Places {
 
     fn network(&self) -> Option<&Network> {
         match &self.kind {
-            Kind::Container(container) => container.network.as_ref(),
+            Kind::Made(engine) => engine.network.as_ref(),
             Kind::Local => None,
         }
     }
 
     /// Whether files can outlive processes here.
     pub(crate) fn has_snapshots(&self) -> bool {
-        matches!(self.kind, Kind::Container(_))
+        matches!(&self.kind, Kind::Made(engine) if engine.maker.keeps_files())
+    }
+
+    /// Whether one sandbox serves all phases, and ends its processes between them.
+    pub(crate) fn clears_up(&self) -> bool {
+        matches!(&self.kind, Kind::Made(engine) if !engine.maker.keeps_files())
     }
 
     fn egress(&self, phase: Phase) -> Result<&Egress, PlaceError> {
@@ -117,14 +124,11 @@ impl Places {
         journal.waited(journal.elapsed().saturating_sub(before));
         let (sandbox, capture) = match &self.kind {
             Kind::Local => (sandbox::start_local().await?, None),
-            Kind::Container(container) => {
-                let Engine { containers, request, pool, .. } = container.as_ref();
+            Kind::Made(engine) => {
+                let Engine { maker, pool, .. } = engine.as_ref();
                 let (sandbox, capture) = match from {
                     None => pool.claim().await?,
-                    Some(from) => {
-                        let request = Request { begin_with: Some(from.clone()), system, ..request.clone() };
-                        containers.create_captured(request).await?
-                    }
+                    Some(from) => maker.make(Variant { begin_with: Some(from.clone()), system, bounds: None }).await?,
                 };
                 (sandbox, Some(capture))
             }
@@ -151,6 +155,14 @@ impl Places {
         if let (Some(network), Some(served)) = (self.network(), &place.served) {
             network.replace(served, self.egress(phase)?).await?;
         }
+        Ok(())
+    }
+
+    /// Ends a phase in a sandbox that serves the next one too: no process and no connection of it lives on.
+    pub(crate) async fn clear(&self, place: &Place, next: Phase, journal: &Journal) -> Result<(), PlaceError> {
+        place.sandbox.session().end_all().await?;
+        self.advance(place, next).await?;
+        journal.info(serde_json::json!({"kind": "sandbox", "action": "end_all", "next": next.name()}));
         Ok(())
     }
 
@@ -196,7 +208,7 @@ impl Places {
     pub(crate) async fn close(self) -> Result<(), PlaceError> {
         match self.kind {
             Kind::Local => Ok(()),
-            Kind::Container(container) => Ok(container.pool.close().await?),
+            Kind::Made(engine) => Ok(engine.pool.close().await?),
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) enum Stop {
 
 pub(crate) struct Server {
     control: OwnedFd,
+    /// Where the host listens, if that is another descriptor.
+    writes: Option<OwnedFd>,
     decoder: Decoder,
     buffer: Box<[u8]>,
     outbox: Outbox,
@@ -62,9 +64,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(control: OwnedFd) -> Self {
+    pub(crate) fn new(control: OwnedFd, writes: Option<OwnedFd>) -> Self {
         Self {
             control,
+            writes,
             decoder: Decoder::new(),
             buffer: vec![0; MAX_CHUNK].into_boxed_slice(),
             outbox: Outbox::default(),
@@ -84,13 +87,15 @@ impl Server {
 
     /// Serves until the host says so or is gone. As pid 1, our end is the end of everything in the sandbox.
     pub(crate) fn run(&mut self) -> Result<(), Stop> {
-        fcntl_setfl(&self.control, OFlags::NONBLOCK).map_err(|_| Stop::Kernel)?;
+        for stream in [Some(&self.control), self.writes.as_ref()].into_iter().flatten() {
+            fcntl_setfl(stream, OFlags::NONBLOCK).map_err(|_| Stop::Kernel)?;
+        }
         self.outbox.urgent(&Guest::Hello { version: PROTOCOL_VERSION });
-        self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
+        self.outbox.flush(self.writes.as_ref().unwrap_or(&self.control)).map_err(|_| Stop::Stream)?;
         // While the host learns that we are here.
         self.make_spare();
         loop {
-            self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
+            self.outbox.flush(self.writes.as_ref().unwrap_or(&self.control)).map_err(|_| Stop::Stream)?;
             self.wait()?;
             if self.receive()? {
                 return Ok(());
@@ -110,11 +115,27 @@ impl Server {
         tree::kill_orphans(&BTreeSet::new());
     }
 
+    /// Ends every process, and with it every command and connection.
+    fn end_everything(&mut self, id: u32) -> Result<(), Failure> {
+        pause::end_all()?;
+        self.keepers.clear();
+        self.spare = None;
+        self.wants_spare = true;
+        for command in std::mem::take(&mut self.commands).into_keys() {
+            self.outbox.in_order(&Guest::Ended { id: command, outcome: Outcome::Killed });
+        }
+        for (link, open) in std::mem::take(&mut self.links) {
+            self.outbox.in_order(&Guest::Done { id: link, bytes: open.received() });
+        }
+        self.outbox.in_order(&Guest::Done { id, bytes: 0 });
+        Ok(())
+    }
+
     fn wait(&mut self) -> Result<(), Stop> {
         let full = self.outbox.is_full();
         let (mut readable, mut writable) = (vec![&self.control], Vec::new());
         if !self.outbox.is_empty() {
-            writable.push(&self.control);
+            writable.push(self.writes.as_ref().unwrap_or(&self.control));
         }
         for command in self.commands.values() {
             command.waits(full, &mut readable, &mut writable);
@@ -257,6 +278,7 @@ impl Server {
                 server.outbox.urgent(&Guest::Done { id, bytes: 0 });
                 Ok(())
             }),
+            Host::EndAll { id } => self.answer(id, |server| server.end_everything(id)),
             Host::ReadWithin { id, within, limit } => self.answer(id, |server| server.read_within(id, &within, limit)),
             Host::WriteWithin { id, within, permissions } => {
                 self.answer(id, |server| server.write_within(id, &within, permissions));

@@ -10,15 +10,20 @@ use rustix::process::Pid;
 /// Where whoever starts the guest leaves its control stream.
 const CONTROL: i32 = 3;
 
-/// Takes over the control stream; call it once.
-pub(crate) fn control_stream() -> Option<OwnedFd> {
+/// Takes over the control stream; call it once. Where it is two, the second is what is written to.
+pub(crate) fn control_stream(two_ways: bool) -> Option<(OwnedFd, Option<OwnedFd>)> {
+    let writes = if two_ways { Some(adopt(CONTROL + 1)?) } else { None };
+    Some((adopt(CONTROL)?, writes))
+}
+
+fn adopt(number: i32) -> Option<OwnedFd> {
     // WHY: the descriptor comes from the process that executed us.
-    // SAFETY: fcntl takes plain values; descriptor 3 is ours by contract, and this is the only place that adopts it.
+    // SAFETY: fcntl takes plain values; these descriptors are ours by contract, and this is the only place that adopts them.
     unsafe {
-        if libc::fcntl(CONTROL, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
+        if libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
             return None;
         }
-        Some(OwnedFd::from_raw_fd(CONTROL))
+        Some(OwnedFd::from_raw_fd(number))
     }
 }
 

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 
+use mutation::{Mutation, mutated};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
 
 use crate::netlink::{self, Answer, Batch, CREATE, attributes};
@@ -29,7 +30,7 @@ pub const RELAY_UDP: u16 = 61_954;
 const BACKLOG: i32 = 4096;
 
 /// Entries of connections that are over leave the host's table soon: a flood of short ones must not fill it.
-const TIMEOUTS: [(&str, &str); 7] = [
+pub(crate) const TIMEOUTS: [(&str, &str); 7] = [
     // What is not begun in the table never comes into it: answers to untracked connections would stay for days.
     ("nf_conntrack_tcp_loose", "0"),
     ("nf_conntrack_tcp_timeout_established", "1200"),
@@ -56,6 +57,12 @@ pub(crate) fn set_up(proc: &Path) -> io::Result<Listeners> {
         // Without IPv6 there is nothing to capture: a program's attempt fails at once.
         _ => None,
     };
+    #[cfg(feature = "mutations")]
+    crate::mutated::watch_datagrams(&mut listeners)?;
+    if mutated(Mutation::HostNetwork) {
+        // Nobody but the host's root may make rules there.
+        return Ok(listeners);
+    }
     lead(Ports { tcp4: tcp4_port, udp4: udp4_port, v6 }, proc)?;
     Ok(listeners)
 }
@@ -74,13 +81,22 @@ fn lead(ports: Ports, proc: &Path) -> io::Result<()> {
     if ports.v6.is_some() {
         route_to_loopback(&mut routes, OWN_V6.into());
     }
+    }
     // Rules first: at no moment does a route lead to where nothing watches.
     send(libc::NETLINK_NETFILTER, &nftables::batch(ports))?;
     send(libc::NETLINK_ROUTE, &routes)?;
     for (name, seconds) in TIMEOUTS {
-        fs::write(proc.join("sys/net/netfilter").join(name), seconds)?;
+        set(&proc.join("sys/net/netfilter").join(name), seconds)?;
     }
     Ok(())
+}
+
+/// Where another engine made the container, the file may only be read: then that engine must have set it.
+fn set(path: &Path, value: &str) -> io::Result<()> {
+    match fs::write(path, value) {
+        Err(error) if error.raw_os_error() == Some(libc::EROFS) && fs::read_to_string(path)?.trim() == value => Ok(()),
+        result => result,
+    }
 }
 
 /// Everything that is not the box's own goes to `lo`, from its own address.

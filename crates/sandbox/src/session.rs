@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use wire::{Decoder, FailureKind, Guest, Host, MAX_CHUNK, MAX_QUESTION, PROTOCOL_VERSION, Stream, WINDOW, encode};
 
@@ -111,6 +110,14 @@ impl Session {
     /// Begins a conversation: the guest must say hello in time, in our version.
     pub async fn open(stream: UnixStream) -> Result<Self, SessionError> {
         let (reader, writer) = stream.into_split();
+        Self::open_over(reader, writer).await
+    }
+
+    /// The same over any two halves of a stream.
+    pub async fn open_over(
+        reader: impl AsyncRead + Unpin + Send + 'static,
+        writer: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Self, SessionError> {
         let (control, control_queue) = mpsc::unbounded_channel();
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (alive, _) = watch::channel(true);
@@ -189,6 +196,11 @@ impl Session {
     /// Lets the processes of the sandbox go on.
     pub async fn resume(&self) -> Result<(), SessionError> {
         self.ask(|id| Host::Resume { id }).await
+    }
+
+    /// Ends every process of the sandbox; the sandbox itself, and its files, stay.
+    pub async fn end_all(&self) -> Result<(), SessionError> {
+        self.ask(|id| Host::EndAll { id }).await
     }
 
     async fn ask(&self, question: impl FnOnce(u32) -> Host) -> Result<(), SessionError> {
@@ -363,7 +375,11 @@ async fn watch_over(shared: Weak<Shared>) {
     }
 }
 
-async fn write(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedReceiver<Host>, mut data: mpsc::Receiver<Host>) {
+async fn write(
+    mut stream: impl AsyncWrite + Unpin,
+    mut control: mpsc::UnboundedReceiver<Host>,
+    mut data: mpsc::Receiver<Host>,
+) {
     let mut frame = Vec::new();
     loop {
         let message = tokio::select! {
@@ -374,13 +390,19 @@ async fn write(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedReceiver<
         let Some(message) = message else { return };
         frame.clear();
         // Too long for a frame: the operation that asked is told by whoever made it (`Running` checks beforehand).
-        if encode(&message, &mut frame).is_ok() && stream.write_all(&frame).await.is_err() {
+        if encode(&message, &mut frame).is_ok() && send_all(&mut stream, &frame).await.is_err() {
             return;
         }
     }
 }
 
-async fn read(mut stream: OwnedReadHalf, shared: Arc<Shared>, hello: oneshot::Sender<u32>) {
+/// Writes all of it, and holds nothing back: a stream may have buffers of its own.
+async fn send_all(stream: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> std::io::Result<()> {
+    stream.write_all(frame).await?;
+    stream.flush().await
+}
+
+async fn read(mut stream: impl AsyncRead + Unpin, shared: Arc<Shared>, hello: oneshot::Sender<u32>) {
     let mut decoder = Decoder::new();
     let mut buffer = vec![0; MAX_CHUNK];
     let mut hello = Some(hello);

@@ -191,6 +191,11 @@ pub enum Host {
         /// The question's id.
         id: u32,
     },
+    /// End every process but the guest, in one step that no fork escapes.
+    EndAll {
+        /// The question's id.
+        id: u32,
+    },
     /// Send what was changed of the image as a layer's archive. Asked of whoever holds the sandbox; a guest cannot.
     Save {
         /// The transfer's id.
@@ -550,6 +555,7 @@ frames!(Host {
     17 => ReadWithin [id] { within, limit },
     18 => WriteWithin [id] { within, permissions },
     19 => LookWithin [id] { within, look },
+    20 => EndAll [id] {},
     24 => Dial [id] { host, port, timeout_ms, window },
     25 => Attempt [id] { attempt, user, timeout_ms },
     26 => Relay [id] { tcp, udp },

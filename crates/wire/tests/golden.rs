@@ -37,6 +37,7 @@ fn host_messages() -> Vec<Host> {
         Host::Shutdown {},
         Host::Pause { id },
         Host::Resume { id },
+        Host::EndAll { id },
         Host::Save { id },
         Host::ReadWithin { id, within: within.clone(), limit: 100 },
         Host::WriteWithin { id, within: within.clone(), permissions: 0o644 },

@@ -12,7 +12,7 @@ mod client;
 mod create;
 mod home;
 mod image;
-mod inside;
+pub(crate) mod inside;
 mod prepared;
 mod protocol;
 mod serve;
@@ -31,8 +31,8 @@ pub use crate::capture::{RELAY_TCP, RELAY_UDP};
 /// What could not be done, and what the kernel said.
 #[derive(Debug)]
 pub(crate) struct Trouble {
-    step: &'static str,
-    error: io::Error,
+    pub(crate) step: &'static str,
+    pub(crate) error: io::Error,
 }
 
 /// Names the step that failed.
