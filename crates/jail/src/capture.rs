@@ -81,7 +81,6 @@ fn lead(ports: Ports, proc: &Path) -> io::Result<()> {
     if ports.v6.is_some() {
         route_to_loopback(&mut routes, OWN_V6.into());
     }
-    }
     // Rules first: at no moment does a route lead to where nothing watches.
     send(libc::NETLINK_NETFILTER, &nftables::batch(ports))?;
     send(libc::NETLINK_ROUTE, &routes)?;
