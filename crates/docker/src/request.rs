@@ -79,7 +79,7 @@ pub struct Request {
     pub limits: Option<Limits>,
     /// Host paths that are shown inside.
     pub mounts: Vec<sandbox::Mount>,
-    /// Its network: captured, or loopback alone.
+    /// Its network: captured, or loopback alone. Where the daemon is on another machine, a captured one is relayed.
     pub network: Network,
     /// The Engine's name of a runtime; `None` for its default.
     pub runtime: Option<String>,
@@ -113,13 +113,17 @@ impl Request {
     }
 
     pub(crate) fn is_captured(&self) -> bool {
-        self.network == Network::Captured
+        self.network != Network::Loopback
     }
 
     /// What the Engine is told. `programs` is the host's directory with our programs, unless they are copied in.
     pub(crate) fn body(&self, labels: HashMap<String, String>, programs: Option<&Path>) -> ContainerCreateBody {
         let orders = enter::Orders {
-            capture: self.is_captured().then(|| SOCKET.into()),
+            capture: match self.network {
+                Network::Loopback => enter::Capturing::Nothing,
+                Network::Captured => enter::Capturing::Passed(SOCKET.into()),
+                Network::Relayed => enter::Capturing::Relayed,
+            },
             allow_setuid: false,
             writes_outside: self.mounts.iter().any(|mount| mount.writable),
             guest: GUEST.into(),
