@@ -69,10 +69,7 @@ pub(crate) async fn wait_for_farewell(socket: &UnixStream) {
 /// From the gateway to the guest.
 async fn inward(socket: &UnixStream, mut to_guest: WriteHalf<Connection>, told: &AtomicBool) -> Bridged {
     loop {
-        let part = match read(socket).await {
-            Ok(part) => part,
-            Err(_) => return Bridged::Left,
-        };
+        let Ok(part) = read(socket).await else { return Bridged::Left };
         match part.len() {
             0 if is_closed(socket) && !told.load(Ordering::Relaxed) => return Bridged::Left,
             0 => {
