@@ -143,7 +143,7 @@ impl Server {
         for link in self.links.values() {
             link.waits(full, &mut readable, &mut writable);
         }
-        if let Some(relay) = &self.relay {
+        if let Some(relay) = self.relay.as_ref().filter(|_| !full) {
             relay.waits(self.links.len(), &mut readable);
         }
         let mut set: Vec<PollFd<'_>> =
