@@ -141,6 +141,9 @@ lane_egress() {
     tests 'that internet itself' cargo test --release -p testnet
     tests 'the gateway' cargo test --release -p egress --test gateway --test services
     tests 'attacks and clients' cargo test --release -p ringfence --test egress
+    # The same over the other capture: the guest listens, and relays.
+    tests 'the gateway, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p egress --test gateway --test services
+    tests 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
     if [ "$(id -u)" -eq 0 ]; then
         tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress
     fi
