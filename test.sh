@@ -8,6 +8,7 @@ LANES=(lint unit sandbox egress docker inspect verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
+INSPECT_EVALS_VERSION=0.26.0
 JSONSCHEMA_VERSION=4.26.0
 OPENAI_VERSION=3.49.0
 ANTHROPIC_VERSION=2.8.0
@@ -111,6 +112,7 @@ lane_unit() {
     fuzz document
     fuzz task
     fuzz policy
+    fuzz compose
     fuzz host_pattern
     fuzz frames
     fuzz redact
@@ -137,8 +139,11 @@ lane_egress() {
     command -v go >/dev/null || debian go golang-go
     check 'an internet for the tests' cargo build --release -p testnet
     tests 'that internet itself' cargo test --release -p testnet
-    tests 'the gateway' cargo test --release -p egress --test gateway
+    tests 'the gateway' cargo test --release -p egress --test gateway --test services
     tests 'attacks and clients' cargo test --release -p ringfence --test egress
+    # The same over the other capture: the guest listens, and relays.
+    tests 'the gateway, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p egress --test gateway --test services
+    tests 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
     if [ "$(id -u)" -eq 0 ]; then
         tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress
     fi
@@ -279,9 +284,23 @@ lane_inspect() {
     check 'Inspect in an environment of its own' inspect_venv "$venv"
     tests 'logs that Inspect opens' env RINGFENCE_INSPECT_VENV="$venv" cargo test --release -p log@0.1.0 --test inspect
     check 'evaluations whose logs Inspect opens' inspect_evals "$venv"
+    tests 'Compose files of inspect_evals' compose_files "$venv"
     check "scores and metrics as Inspect's own functions have them" inspect_scores "$venv"
     check "requests and replies by the providers' own types" sdk_types "$venv"
     check 'answers of models elsewhere, in logs that Inspect opens' model_logs "$venv"
+}
+
+# compose_files VENV: every Compose file of the package inspect_evals against the table in docs/, and against Inspect's own parser.
+compose_files() {
+    local place status=0
+    place=$(mktemp -d)
+    "$1/bin/python" -m pip download --quiet --no-deps --only-binary :all: --dest "$place" "inspect_evals==$INSPECT_EVALS_VERSION" &&
+        "$1/bin/python" -m zipfile -e "$place"/inspect_evals-*.whl "$place/package" &&
+        "$1/bin/python" crates/compose/tests/inspect_compose.py "$place/package" "$place/answers.json" &&
+        RINGFENCE_INSPECT_EVALS=$place/package RINGFENCE_INSPECT_COMPOSE=$place/answers.json \
+            cargo test --release -p compose --test inspect_evals || status=1
+    rm -rf "$place"
+    return $status
 }
 
 # model_logs VENV: thoughts, images, usage and cost, read back by Inspect.
@@ -355,6 +374,8 @@ assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION',
 lane_verify() {
     debian setpriv util-linux
     tests 'probes and their judge' cargo test --release -p verify
+    tests 'controls taken away, one at a time' cargo test --release -p verify --features mutations --test mutations
+    check 'clippy of what takes them away' cargo clippy --release -p verify --features mutations --all-targets -- -D warnings
     tests 'attempts of probes' cargo test --release -p sandbox --test attempts
     tests 'the embedded engine, proven' cargo test --release -p ringfence --test verify
     if [ "$(id -u)" -eq 0 ]; then

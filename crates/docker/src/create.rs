@@ -7,7 +7,7 @@ use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, StartContainerOptions, UploadToContainerOptions,
 };
 use bytes::Bytes;
-use sandbox::{Capture, Sandbox, Session, StartError};
+use sandbox::{Capture, Network, RELAY_TCP, RELAY_UDP, Sandbox, Session, StartError};
 
 use crate::attach::Output;
 use crate::engine::Engine;
@@ -50,9 +50,10 @@ impl Workshop {
     /// One more container, with its capture if one is asked for. Whatever fails removes it.
     pub(crate) async fn create(&self, request: &Request, number: u32) -> Result<(Sandbox, Capture), StartError> {
         let engine = &self.engine;
-        if request.is_captured() && !engine.endpoint().is_local() {
-            return Err(DockerError::RemoteCapture { endpoint: engine.endpoint().to_string() }.into());
-        }
+        // Descriptors do not come from another machine: there its guest listens, and relays.
+        let elsewhere = Request { network: Network::Relayed, ..request.clone() };
+        let is_elsewhere = request.network == Network::Captured && !engine.endpoint().is_local();
+        let request = if is_elsewhere { &elsewhere } else { request };
         for mount in &request.mounts {
             if !engine.endpoint().is_local() {
                 let (path, endpoint) = (mount.source.clone(), engine.endpoint().to_string());
@@ -62,7 +63,8 @@ impl Workshop {
         }
         let _room = engine.room().await;
         let own = self.programs.own(self.place.path(), number).map_err(DockerError::Place)?;
-        let awaited = request.is_captured().then(|| Awaited::bind(&own.path().join("socket"))).transpose();
+        let awaited =
+            (request.network == Network::Captured).then(|| Awaited::bind(&own.path().join("socket"))).transpose();
         let awaited = awaited.map_err(DockerError::Place)?;
         let held = self.begin(request, number, &own).await?;
         let (output, input, said) = self.attach(&held.1).await?;
@@ -75,10 +77,17 @@ impl Workshop {
             None => Ok(Vec::new()),
         };
         let opened = match listeners {
-            Ok(listeners) => match Session::open_over(output, input).await {
-                Ok(session) => Ok((session, listeners)),
-                Err(error) => Err(StartError::Session(error)),
-            },
+            Ok(listeners) => {
+                async {
+                    let session = Session::open_over(output, input).await?;
+                    let capture = match request.network {
+                        Network::Relayed => Capture::Relayed(session.relay(RELAY_TCP, RELAY_UDP).await?),
+                        Network::Loopback | Network::Captured => Capture::Passed(listeners),
+                    };
+                    Ok::<_, StartError>((session, capture))
+                }
+                .await
+            }
             Err(why) => {
                 // Its last words come by its stream.
                 let _ = tokio::time::timeout(LAST_WORDS, Session::open_over(output, input)).await;
@@ -86,9 +95,9 @@ impl Workshop {
             }
         };
         match opened {
-            Ok((session, listeners)) => {
+            Ok((session, capture)) => {
                 drop(own);
-                Ok((Sandbox::new(session, Box::new(held.0)), Capture { listeners }))
+                Ok((Sandbox::new(session, Box::new(held.0)), capture))
             }
             // What the entry process says is nearer to the cause than what we saw of it.
             Err(_) if !said.shown().as_str().is_empty() => Err(DockerError::Entry { said: said.shown() }.into()),

@@ -85,7 +85,7 @@ pub struct Request {
     pub limits: Option<Limits>,
     /// Host paths that are shown inside.
     pub mounts: Vec<sandbox::Mount>,
-    /// Its network: captured, or loopback alone.
+    /// Its network: captured, or loopback alone. Where the daemon is on another machine, a captured one is relayed.
     pub network: Network,
     /// The Engine's name of a runtime; `None` for its default.
     pub runtime: Option<String>,
@@ -119,14 +119,18 @@ impl Request {
     }
 
     pub(crate) fn is_captured(&self) -> bool {
-        self.network == Network::Captured
+        self.network != Network::Loopback
     }
 
     /// What the Engine is told.
     pub(crate) fn body(&self, labels: HashMap<String, String>, supply: Supply<'_>) -> ContainerCreateBody {
         let programs = if supply.copied { COPIES } else { INSIDE };
         let orders = enter::Orders {
-            capture: self.is_captured().then(|| format!("{INSIDE}/socket").into()),
+            capture: match self.network {
+                Network::Loopback => enter::Capturing::Nothing,
+                Network::Captured => enter::Capturing::Passed(format!("{INSIDE}/socket").into()),
+                Network::Relayed => enter::Capturing::Relayed,
+            },
             allow_setuid: false,
             writes_outside: self.mounts.iter().any(|mount| mount.writable),
             guest: format!("{programs}/guest").into(),
@@ -162,7 +166,7 @@ impl Request {
             Some(limits) => (Some(signed(limits.memory)), Some(signed(limits.pids)), Some(signed(limits.cpu_millis))),
             None => (None, None, None),
         };
-        let shown = self.is_captured() || !supply.copied;
+        let shown = self.network == Network::Captured || !supply.copied;
         let own = shown.then(|| bind(&supply.directory.to_string_lossy(), INSIDE, false));
         let granted = self.mounts.iter().map(|mount| bind(&mount.source, &mount.target, mount.writable));
         let ulimit = |name: &str, amount: i64| ResourcesUlimits {
@@ -242,7 +246,7 @@ mod tests {
 
     #[test]
     fn programs_that_are_copied_are_not_covered_by_the_socket() {
-        for (network, mounts) in [(Network::Captured, 1), (Network::Loopback, 0)] {
+        for (network, mounts) in [(Network::Captured, 1), (Network::Relayed, 0), (Network::Loopback, 0)] {
             let request = Request { network, ..Request::of("x") };
             let supply = Supply { directory: Path::new("/p"), copied: true };
             let told = serde_json::to_value(request.body(HashMap::new(), supply)).unwrap();

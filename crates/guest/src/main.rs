@@ -13,6 +13,7 @@ mod links;
 mod names;
 mod outbox;
 mod pause;
+mod relay;
 mod server;
 mod spawn;
 mod syscalls;
@@ -22,11 +23,14 @@ mod within;
 
 use std::process::ExitCode;
 
+use mutation::{Mutation, mutated};
 use rustix::process::{DumpableBehavior, Pid};
 
 fn main() -> ExitCode {
     // Before anything of the workload exists: no ptrace, no /proc/1/mem, no core.
-    if rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err() {
+    if !mutated(Mutation::GuestTraceable)
+        && rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err()
+    {
         return ExitCode::from(70);
     }
     let two_ways = std::env::args_os().nth(1).is_some_and(|argument| argument == "two-ways");

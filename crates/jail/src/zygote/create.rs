@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use mutation::{Mutation, mutated};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
@@ -56,7 +57,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     let (owner, range) = match &home.id_locks {
         Some(locks) => {
             let (owner, lock) = reserve_range(locks, &mut home.id_ranges).during("reserving an id range")?;
-            (owner, Some(lock))
+            (if mutated(Mutation::HostIds) { 0 } else { owner }, Some(lock))
         }
         None => (0, None),
     };
@@ -69,12 +70,13 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     };
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
+    let unless = |mutation: Mutation, namespace: i32| if mutated(mutation) { 0 } else { namespace };
     let namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWNET
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS;
+        | unless(Mutation::HostPid, libc::CLONE_NEWPID)
+        | unless(Mutation::HostNetwork, libc::CLONE_NEWNET)
+        | unless(Mutation::HostIpc, libc::CLONE_NEWIPC)
+        | unless(Mutation::HostUts, libc::CLONE_NEWUTS);
     // SAFETY: the zygote never has more than one thread.
     let side = unsafe { syscalls::clone_into(namespaces, group.as_ref().and_then(Group::born_in)) };
     let (pid, pidfd) = match side.during("cloning into new namespaces")? {
@@ -119,6 +121,8 @@ fn give_ids(rights: Rights, blank: &Blank) -> Result<(), Trouble> {
     for map in ["uid_map", "gid_map"] {
         fs::write(format!("{proc}/{map}"), format!("0 {} {count}", blank.owner)).during("writing the id maps")?;
     }
+    #[cfg(feature = "mutations")]
+    crate::mutated::lay_cable(blank.sandbox.pid).during("laying a cable")?;
     send(&blank.orders, &true, &[]).during("telling the sandbox its ids")
 }
 

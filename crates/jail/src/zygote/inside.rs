@@ -8,10 +8,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use libc::sock_filter;
+use mutation::{Mutation, mutated};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2, symlinkat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, mount, mount_bind, move_mount, unmount,
+    fsconfig_set_string, fsmount, fsopen, mount, mount_bind, mount_bind_recursive, move_mount, unmount,
 };
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
@@ -125,6 +126,7 @@ fn kept() -> CapabilitySet {
         | CapabilitySet::SETPCAP
         | CapabilitySet::NET_BIND_SERVICE
         | CapabilitySet::AUDIT_WRITE
+        | if mutated(Mutation::KeptCapability) { CapabilitySet::NET_ADMIN } else { CapabilitySet::empty() }
 }
 
 /// Becomes the guest, or says why not and ends.
@@ -153,17 +155,32 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     mapped.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)).during(STEPS[0])?;
     become_root().during(STEPS[0])?;
     umask(Mode::from_raw_mode(0o022));
-    mount_at(NEW_PROC, "proc", &[], strict()).during(STEPS[4])?;
-    syscalls::loopback_up().during(STEPS[8])?;
-    if *network == Network::Captured {
-        let listeners = capture::set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
-        let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
-        send(orders, &Report::Captured, &handed).during(STEPS[18])?;
-        // Ours are closed here: whoever holds one could shut it down.
+    if mutated(Mutation::HostPid) {
+        // Whoever is in the host's pid namespace and not its root cannot mount its /proc anew.
+        mount_bind_recursive("/proc", NEW_PROC).during(STEPS[4])?;
+    } else {
+        mount_at(NEW_PROC, "proc", &[], strict()).during(STEPS[4])?;
+    }
+    if !mutated(Mutation::HostNetwork) {
+        syscalls::loopback_up().during(STEPS[8])?;
+    }
+    #[cfg(feature = "mutations")]
+    crate::mutated::take_cable().during(STEPS[8])?;
+    match network {
+        Network::Loopback => {}
+        Network::Captured => {
+            let listeners = capture::set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
+            let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
+            send(orders, &Report::Captured, &handed).during(STEPS[18])?;
+            // Ours are closed here: whoever holds one could shut it down.
+        }
+        Network::Relayed => capture::set_up_relayed(Path::new(NEW_PROC)).during(STEPS[18])?,
     }
     hide_parts_of_proc().during(STEPS[5])?;
     make_dev().during(STEPS[6])?;
-    rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
+    if !mutated(Mutation::HostUts) {
+        rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
+    }
     set_limits().during(STEPS[11])?;
     narrow_bounding_set().during(STEPS[12])?;
 
@@ -172,23 +189,31 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     let control = control.into_iter().next().ok_or_else(ended).during(STEPS[1])?;
     let tree = receive_tree(orders).during(STEPS[1])?;
     // The process' group becomes the root of what it sees.
-    syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
+    if !mutated(Mutation::HostCgroup) {
+        syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
+    }
     attach(&tree).during(STEPS[3])?;
     for (made, place) in [(NEW_PROC, "proc"), (NEW_DEV, "dev")] {
         move_to(made, place).during(STEPS[7])?;
     }
+    #[cfg(feature = "mutations")]
+    let leaked = open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).during(STEPS[15])?;
     go_to_new_root().during(STEPS[10])?;
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(STEPS[10])?;
     set_parent_process_death_signal(Some(Signal::KILL)).during(STEPS[13])?;
-    if !last.allow_setuid {
+    if !last.allow_setuid && !mutated(Mutation::NewPrivs) {
         rustix::thread::set_no_new_privs(true).during(STEPS[12])?;
     }
     // Before the capabilities go: with `allow_setuid`, being root here is what permits the next two. What follows them is
     // on the list.
     landlock::confine(&root).during(STEPS[14])?;
-    syscalls::load_filter(filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
+    if !mutated(Mutation::NoSeccomp) {
+        syscalls::load_filter(filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
+    }
     drop_capabilities().during(STEPS[12])?;
     arrange_descriptors(&control).during(STEPS[15])?;
+    #[cfg(feature = "mutations")]
+    crate::mutated::leak(&leaked).during(STEPS[15])?;
     Ok(syscalls::exec_descriptor(guest, c"ringfence-guest", None))
 }
 
@@ -300,7 +325,7 @@ fn hide_parts_of_proc() -> io::Result<()> {
     for name in HIDDEN_DIRECTORIES {
         unless_absent(mount("tmpfs", Path::new(NEW_PROC).join(name), "tmpfs", hidden, c"size=0,nr_inodes=1"))?;
     }
-    for name in READ_ONLY {
+    for name in READ_ONLY.into_iter().filter(|name| *name != "sys" || !mutated(Mutation::WritableProcSys)) {
         let path = Path::new(NEW_PROC).join(name);
         match mount_bind(&path, &path) {
             Err(rustix::io::Errno::NOENT) => continue,
@@ -316,7 +341,7 @@ fn make_dev() -> io::Result<()> {
     let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let dev = Path::new(NEW_DEV);
     mount_at(dev, "tmpfs", &[("mode", "755"), ("size", "64k"), ("nr_inodes", "64")], plain)?;
-    for name in DEVICES {
+    for name in DEVICES.into_iter().chain(mutated(Mutation::DeviceNode).then_some("kmsg")) {
         let path = dev.join(name);
         drop(open(&path, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
         mount_bind(Path::new("/dev").join(name), &path)?;
