@@ -183,8 +183,12 @@ fn is_device(root: &str, place: &str) -> bool {
     (name == "null" && place.starts_with("/proc/")) || (harmless.contains(&name) && place == format!("/dev/{name}"))
 }
 
-pub(super) fn devices(listed: &[Listed], _: &Scene) -> Finding {
-    if let Some(entry) = listed.iter().find(|entry| !is_harmless(entry)) {
+pub(super) fn devices(listed: &[Listed], scene: &Scene) -> Finding {
+    // The Docker Engine gives every container queues of its own.
+    let queues = |entry: &Listed| {
+        scene.plan.provider == Provider::Docker && entry.name == b"mqueue" && entry.mode & KIND == DIRECTORY
+    };
+    if let Some(entry) = listed.iter().find(|entry| !is_harmless(entry) && !queues(entry)) {
         let (name, (major, minor)) = (String::from_utf8_lossy(&entry.name), entry.device);
         return Finding::fail(match entry.mode & KIND {
             CHARACTER | BLOCK => format!("/dev/{name} is device {major}:{minor}"),
