@@ -10,8 +10,8 @@ use rustix::process::Pid;
 /// Where whoever starts the guest leaves its control stream.
 const CONTROL: i32 = 3;
 
-/// Takes over the control stream; call it once.
-pub(crate) fn control_stream() -> Option<OwnedFd> {
+/// Takes over the control stream that whoever executed this program left at number 3; call it once, before anything else.
+pub fn control_stream() -> Option<OwnedFd> {
     // WHY: the descriptor comes from the process that executed us.
     // SAFETY: fcntl takes plain values; descriptor 3 is ours by contract, and this is the only place that adopts it.
     unsafe {

@@ -3,13 +3,14 @@
 //!
 //! Nothing lies behind it: who removes the rules has a network namespace without any way out.
 
-use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
+use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
 use crate::netlink::{self, Answer, Batch, CREATE, attributes};
 use crate::nftables::{self, Ports};
@@ -39,29 +40,64 @@ const TIMEOUTS: [(&str, &str); 7] = [
 /// Listeners in the order TCP, UDP, and the same for IPv6 where the kernel has it.
 pub(crate) type Listeners = Vec<OwnedFd>;
 
-/// Captures the network namespace that this process is in; `proc` is where its /proc is mounted.
-pub(crate) fn set_up(proc: &Path) -> io::Result<Listeners> {
-    let (tcp4, tcp4_port) = tcp(Ipv4Addr::LOCALHOST.into())?;
-    let (udp4, udp4_port) = udp(Ipv4Addr::LOCALHOST.into())?;
-    let mut listeners = vec![tcp4, udp4];
-    let mut routes = Batch::default();
-    route_to_loopback(&mut routes, OWN_V4.into());
-    let v6 = match (tcp(Ipv6Addr::LOCALHOST.into()), udp(Ipv6Addr::LOCALHOST.into())) {
-        (Ok((tcp6, tcp6_port)), Ok((udp6, udp6_port))) => {
-            listeners.extend([tcp6, udp6]);
-            route_to_loopback(&mut routes, OWN_V6.into());
-            Some((tcp6_port, udp6_port))
+/// What is the same for many networks: the listeners' port, which is free in every namespace that is new, and what is said
+/// to the kernel about it. Making it takes as long as saying it, so it is made once.
+pub(crate) struct Captor {
+    port: u16,
+    with_v6: Sayings,
+    without_v6: Sayings,
+}
+
+struct Sayings {
+    rules: Batch,
+    routes: Batch,
+}
+
+impl Sayings {
+    fn new(port: u16, own: &[IpAddr]) -> Self {
+        let v6 = own.iter().any(IpAddr::is_ipv6).then_some((port, port));
+        let mut rules = nftables::batch(Ports { tcp4: port, udp4: port, v6 });
+        let mut routes = Batch::default();
+        for own in own {
+            route_to_loopback(&mut routes, *own);
         }
-        // Without IPv6 there is nothing to capture: a program's attempt fails at once.
-        _ => None,
-    };
-    // Rules first: at no moment does a route lead to where nothing watches.
-    send(libc::NETLINK_NETFILTER, &nftables::batch(Ports { tcp4: tcp4_port, udp4: udp4_port, v6 }))?;
-    send(libc::NETLINK_ROUTE, &routes)?;
-    for (name, seconds) in TIMEOUTS {
-        fs::write(proc.join("sys/net/netfilter").join(name), seconds)?;
+        rules.acknowledge_the_last();
+        routes.acknowledge_the_last();
+        Self { rules, routes }
     }
-    Ok(listeners)
+}
+
+impl Captor {
+    pub(crate) fn new() -> Self {
+        // One of those that the kernel gives to whoever asks for any, so that no program counts on it.
+        let port = 32_768 + u16::try_from(RandomState::new().build_hasher().finish() % 28_000).unwrap_or(0);
+        let with_v6 = Sayings::new(port, &[OWN_V4.into(), OWN_V6.into()]);
+        Self { port, with_v6, without_v6: Sayings::new(port, &[OWN_V4.into()]) }
+    }
+
+    /// Captures the network namespace that this process is in; `proc` is where its /proc is mounted.
+    pub(crate) fn set_up(&self, proc: &Path) -> io::Result<Listeners> {
+        let v4 = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port);
+        let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.port);
+        let mut listeners = vec![tcp(v4)?, udp(v4)?];
+        let Sayings { rules, routes } = match (tcp(v6), udp(v6)) {
+            (Ok(tcp6), Ok(udp6)) => {
+                listeners.extend([tcp6, udp6]);
+                &self.with_v6
+            }
+            // Without IPv6 there is nothing to capture: a program's attempt fails at once.
+            _ => &self.without_v6,
+        };
+        // Rules first: at no moment does a route lead to where nothing watches.
+        send(libc::NETLINK_NETFILTER, rules)?;
+        send(libc::NETLINK_ROUTE, routes)?;
+        let settings = open(proc.join("sys/net/netfilter"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        for (name, seconds) in TIMEOUTS {
+            let setting = openat(&settings, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+            rustix::io::write(setting, seconds.as_bytes())?;
+        }
+        Ok(listeners)
+    }
 }
 
 /// Everything that is not the box's own goes to `lo`, from its own address.
@@ -97,20 +133,19 @@ fn send(protocol: i32, batch: &Batch) -> io::Result<()> {
     netlink::exchange(number, batch)
 }
 
-fn bound(address: IpAddr, kind: SocketType) -> io::Result<(OwnedFd, u16)> {
+fn bound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
-    bind(&socket, &SocketAddr::new(address, 0))?;
-    let name = SocketAddr::try_from(getsockname(&socket)?)?;
-    Ok((socket, name.port()))
+    bind(&socket, &address)?;
+    Ok(socket)
 }
 
-fn tcp(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
-    let (socket, port) = bound(address, SocketType::STREAM)?;
+fn tcp(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = bound(address, SocketType::STREAM)?;
     listen(&socket, BACKLOG)?;
-    Ok((socket, port))
+    Ok(socket)
 }
 
-fn udp(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
+fn udp(address: SocketAddr) -> io::Result<OwnedFd> {
     bound(address, SocketType::DGRAM)
 }

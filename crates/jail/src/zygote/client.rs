@@ -105,17 +105,16 @@ pub fn raise_descriptor_limit() {
 }
 
 impl Zygote {
-    /// Starts `zygote`, which puts `guest` into every sandbox; both are static programs.
-    pub fn start(zygote: &[u8], guest: &[u8]) -> io::Result<Self> {
-        let (zygote, guest) = (sealed("ringfence-zygote", zygote)?, sealed("ringfence-guest", guest)?);
+    /// Starts `zygote`, a static program in which the guest is too.
+    pub fn start(zygote: &[u8]) -> io::Result<Self> {
+        let zygote = sealed("ringfence-zygote", zygote)?;
         // High up: the numbers that the program's own descriptors get must not be its own number.
         let zygote = rustix::io::fcntl_dupfd_cloexec(&zygote, 100)?;
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", zygote.as_raw_fd()));
         command.arg0("ringfence-zygote").env_clear().current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        inherit(&mut command, &[&theirs, &guest]);
-        Ok(Self { child: command.spawn()?, socket })
+        Ok(Self { child: spawn_at_3(command, &theirs)?, socket })
     }
 
     fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Created, CreateError> {

@@ -8,14 +8,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::home::{Home, Rights};
-use super::image;
-use super::inside::{self, Inside, Last};
+use super::image::{self, Bench};
+use super::inside::{self, Last};
 use super::protocol::{Network, Spec, receive, send};
 use super::snapshot::Writable;
 use super::{During as _, Trouble};
 use crate::capture::Listeners;
 use crate::cgroups::{Group, Limits};
-use crate::syscalls::{self, Side};
 
 /// Id ranges lie up here, where no distribution gives ids to users, subordinate ids or containers of other engines.
 const FIRST_RANGE: u32 = 0x6000_0000;
@@ -69,27 +68,15 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     };
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
-    let namespaces = libc::CLONE_NEWUSER
-        | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWNET
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS;
-    // SAFETY: the zygote never has more than one thread.
-    let side = unsafe { syscalls::clone_into(namespaces, group.as_ref().and_then(Group::born_in)) };
-    let (pid, pidfd) = match side.during("cloning into new namespaces")? {
-        Side::Child => {
-            drop(ours);
-            let filters = [home.filter.as_slice(), &home.filter_without_set_id];
-            inside::run(&Inside {
-                orders: theirs,
-                group: group.as_ref(),
-                guest: home.guest.as_fd(),
-                filters,
-                network: kind.network,
-            })
+    let born = home.cradle.bear(kind.network, &theirs, group.as_ref()).during("cloning into new namespaces");
+    let (pid, pidfd) = match born {
+        Ok(born) => born,
+        Err(trouble) => {
+            if let (Some(parents), Some(group)) = (&home.parents, &group) {
+                parents.remove_all(&[group]);
+            }
+            return Err(trouble);
         }
-        Side::Parent { pid, pidfd } => (pid, pidfd),
     };
     drop(theirs);
     if let Some(group) = &mut group {
@@ -131,18 +118,21 @@ pub(super) fn discard(home: &Home, sandbox: &Sandbox) {
     }
 }
 
+/// A sandbox that is there.
+pub(super) struct Finished {
+    pub(super) sandbox: Sandbox,
+    pub(super) listeners: Listeners,
+    /// To be dropped when nobody waits for us.
+    pub(super) bench: Bench,
+}
+
 /// Makes a blank the sandbox that `spec` describes.
-pub(super) fn finish(
-    home: &mut Home,
-    spec: &Spec,
-    control: OwnedFd,
-    blank: Blank,
-) -> Result<(Sandbox, Listeners), Trouble> {
+pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blank) -> Result<Finished, Trouble> {
     let Blank { mut sandbox, owner, orders, .. } = blank;
     match give_root(home, spec, &sandbox, owner, &orders, control) {
-        Ok((listeners, writable)) => {
+        Ok((listeners, writable, bench)) => {
             sandbox.writable = Some(writable);
-            Ok((sandbox, listeners))
+            Ok(Finished { sandbox, listeners, bench })
         }
         Err(trouble) => {
             discard(home, &sandbox);
@@ -159,7 +149,7 @@ fn give_root(
     owner: u32,
     orders: &OwnedFd,
     control: OwnedFd,
-) -> Result<(Listeners, Writable), Trouble> {
+) -> Result<(Listeners, Writable, Bench), Trouble> {
     let userns = File::open(format!("/proc/{}/ns/user", sandbox.pid)).during("opening the user namespace")?;
     let image::Built { tree, bench, writable } = image::build(home, spec, userns.as_fd(), owner)?;
     let last = Last {
@@ -175,13 +165,12 @@ fn give_root(
         send(orders, &places, &mounts).during("handing over the root")?;
     }
     send(orders, &Vec::<&str>::new(), &[]).during("handing over the root")?;
-    // While the child goes on.
-    drop((tree, bench));
-    // The socket closes by itself when the guest is executed; before that come listeners, or trouble.
+    drop(tree);
+    // The socket is closed by who has become the guest; before that come listeners, or trouble.
     let mut listeners = Listeners::new();
     loop {
         match receive::<inside::Report>(orders).during("waiting for the guest")? {
-            None => return Ok((listeners, writable)),
+            None => return Ok((listeners, writable, bench)),
             Some((inside::Report::Captured, handed)) => listeners = handed,
             Some((inside::Report::Trouble { step, errno }, _)) => return Err(inside::trouble(&step, errno)),
         }

@@ -2,24 +2,18 @@
 
 use std::os::fd::OwnedFd;
 
-use libc::sock_filter;
 use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{getegid, geteuid};
 
+use super::cradle::Cradle;
 use super::snapshot::Snapshots;
 use super::{During as _, Trouble, raise_descriptor_limit, synthetic};
 use crate::cgroups::Parents;
-use crate::filter::{self, SetIdBits};
 use crate::syscalls;
 
 /// Where the zygote builds: its own tmpfs over a directory that every Linux has and that is never mounted into a sandbox.
 pub(super) const WORKSHOP: &str = "/run";
-/// In the workshop: where a child mounts its new root before it goes there.
-pub(super) const NEW_ROOT: &str = "/run/root";
-/// In the workshop: where a child makes its own /proc and /dev, while its root is not there yet.
-pub(super) const NEW_PROC: &str = "/run/proc";
-pub(super) const NEW_DEV: &str = "/run/dev";
 /// In the workshop: the synthetic part of the image `host`.
 pub(super) const SYNTHETIC: &str = "/run/host";
 
@@ -44,12 +38,9 @@ impl Rights {
 
 /// What is shared by all sandboxes of a run.
 pub(super) struct Home {
-    pub(super) guest: OwnedFd,
+    pub(super) cradle: Cradle,
     pub(super) rights: Rights,
     pub(super) parents: Option<Parents>,
-    pub(super) filter: Vec<sock_filter>,
-    /// The same for sandboxes that write to the host's own files.
-    pub(super) filter_without_set_id: Vec<sock_filter>,
     /// Where id ranges are locked: root's own directory, opened before the workshop hides it.
     pub(super) id_locks: Option<OwnedFd>,
     pub(super) host_image: Option<synthetic::HostImage>,
@@ -58,7 +49,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    pub(super) fn make(guest: OwnedFd) -> Result<Self, Trouble> {
+    pub(super) fn make() -> Result<Self, Trouble> {
         // Whoever started us may not have: pidfds, groups and locks of many sandboxes are held here.
         raise_descriptor_limit();
         // Before the workshop hides anything: the groups are found by their paths.
@@ -76,6 +67,8 @@ impl Home {
             write("uid_map", format!("0 {uid} 1")).during("writing the id maps")?;
             write("gid_map", format!("0 {gid} 1")).during("writing the id maps")?;
         }
+        // It works on its own surroundings while we work on ours.
+        let cradle = Cradle::start().during("starting the cradle")?;
         if rights == Rights::Root {
             // Acting as another owner of files costs no rights (see `with_file_owner`).
             syscalls::keep_rights_across_owners().during("keeping rights")?;
@@ -85,20 +78,7 @@ impl Home {
         mount_change("/", private).during("making the mounts private")?;
         mount("tmpfs", WORKSHOP, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=64m")
             .during("mounting the workshop")?;
-        for directory in [NEW_ROOT, NEW_PROC, NEW_DEV] {
-            mkdirat(CWD, directory, Mode::from_raw_mode(0o755)).during("making the workshop's directories")?;
-        }
-        Ok(Self {
-            guest,
-            rights,
-            parents,
-            filter: filter::program(SetIdBits::Allowed),
-            filter_without_set_id: filter::program(SetIdBits::Refused),
-            id_locks,
-            host_image: None,
-            id_ranges: 0,
-            snapshots: Snapshots::default(),
-        })
+        Ok(Self { cradle, rights, parents, id_locks, host_image: None, id_ranges: 0, snapshots: Snapshots::default() })
     }
 }
 

@@ -1,8 +1,9 @@
-//! A new sandbox, as its first process sees it: from a copy of the zygote to the guest.
+//! A new sandbox, as its first process sees it: from a copy of the cradle to the guest.
 //!
 //! The order matters. Mounts need rights, so rights go last; the filter forbids what comes before it, so it is nearly
 //! last; and nothing of the host may be reachable when the guest starts.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -10,29 +11,29 @@ use std::path::Path;
 use libc::sock_filter;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2, symlinkat};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, mount, mount_bind, move_mount, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_string,
+    fsmount, fsopen, mount_bind, move_mount, unmount,
 };
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
-use super::home::{NEW_DEV, NEW_PROC, NEW_ROOT};
-use super::protocol::{Network, receive, receive_into, room, send};
+use super::cradle::{HOST_DEVICES, NAME, NEW_DEV, NEW_PROC, NEW_ROOT, NOTHING};
+use super::protocol::{Network, receive, receive_long, send};
 use super::{During as _, Trouble};
-use crate::capture;
-use crate::cgroups::Group;
+use crate::capture::Captor;
 use crate::landlock;
 use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
 
-/// Everything the child needs; it was copied with the zygote.
+/// Everything the child needs; it was copied with the cradle.
 pub(super) struct Inside<'a> {
     pub(super) orders: OwnedFd,
-    pub(super) group: Option<&'a Group>,
-    pub(super) guest: BorrowedFd<'a>,
+    /// Of the v1 control groups that it is to be in.
+    pub(super) doors: Vec<OwnedFd>,
     /// For sandboxes that write only to themselves, and for those that write to the host's own files.
-    pub(super) filters: [&'a [sock_filter]; 2],
+    pub(super) filters: &'a [Vec<sock_filter>; 2],
     pub(super) network: Network,
+    pub(super) captor: &'a Captor,
 }
 
 /// What the child learns with its root; its control stream comes with it.
@@ -80,7 +81,7 @@ const STEPS: [&str; 19] = [
 ];
 
 /// Device nodes that a program may expect and that give nothing away.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+pub(super) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// Links that a program may expect in /dev.
 const LINKS: [(&str, &str); 5] = [
     ("ptmx", "pts/ptmx"),
@@ -128,37 +129,41 @@ fn kept() -> CapabilitySet {
 }
 
 /// Becomes the guest, or says why not and ends.
-pub(super) fn run(inside: &Inside<'_>) -> ! {
-    let trouble = match become_guest(inside) {
-        Ok(error) => Trouble { step: "starting the guest", error },
-        Err(trouble) => trouble,
-    };
-    let errno = trouble.error.raw_os_error().unwrap_or(libc::EIO);
-    let report = Report::Trouble { step: trouble.step.to_owned(), errno };
-    // If nobody listens, nobody waits either.
-    let _ = send(&inside.orders, &report, &[]);
-    syscalls::exit_now(1)
+pub(super) fn run(mut inside: Inside<'_>) -> ! {
+    match become_guest(&mut inside) {
+        Ok(control) => {
+            // The end of this socket says that everything holds.
+            drop(inside);
+            syscalls::exit_now(guest::serve(control).into())
+        }
+        Err(trouble) => {
+            let errno = trouble.error.raw_os_error().unwrap_or(libc::EIO);
+            let report = Report::Trouble { step: trouble.step.to_owned(), errno };
+            // If nobody listens, nobody waits either.
+            let _ = send(&inside.orders, &report, &[]);
+            syscalls::exit_now(1)
+        }
+    }
 }
 
-fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
-    let Inside { orders, group, guest, filters, network } = inside;
+/// Does everything that makes this process the guest; what is left is to serve on the stream that this returns.
+fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
+    let Inside { orders, doors, filters, network, captor } = inside;
     // First of all: whatever follows is charged to the sandbox.
-    if let Some(group) = group {
-        group.enter().during(STEPS[17])?;
-    }
-    // The zygote's other descriptors hold what belongs to other sandboxes, and we may wait for long.
-    syscalls::close_all_but(&[orders.as_fd(), *guest]).during(STEPS[15])?;
+    enter(std::mem::take(doors)).during(STEPS[17])?;
+    // The cradle's own socket is not ours.
+    syscalls::close_all_but(&[orders.as_fd()]).during(STEPS[15])?;
     // Once the ids are mapped, everything that needs no root of its own is made while the zygote builds that root.
-    let mapped = receive::<bool>(orders).during(STEPS[0])?;
+    let mapped = receive::<bool>(&*orders).during(STEPS[0])?;
     mapped.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)).during(STEPS[0])?;
     become_root().during(STEPS[0])?;
     umask(Mode::from_raw_mode(0o022));
     mount_at(NEW_PROC, "proc", &[], strict()).during(STEPS[4])?;
     syscalls::loopback_up().during(STEPS[8])?;
     if *network == Network::Captured {
-        let listeners = capture::set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
+        let listeners = captor.set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
         let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
-        send(orders, &Report::Captured, &handed).during(STEPS[18])?;
+        send(&*orders, &Report::Captured, &handed).during(STEPS[18])?;
         // Ours are closed here: whoever holds one could shut it down.
     }
     hide_parts_of_proc().during(STEPS[5])?;
@@ -168,7 +173,7 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     narrow_bounding_set().during(STEPS[12])?;
 
     let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
-    let (last, control) = receive::<Last>(orders).and_then(|found| found.ok_or_else(ended)).during(STEPS[1])?;
+    let (last, control) = receive::<Last>(&*orders).and_then(|found| found.ok_or_else(ended)).during(STEPS[1])?;
     let control = control.into_iter().next().ok_or_else(ended).during(STEPS[1])?;
     let tree = receive_tree(orders).during(STEPS[1])?;
     // The process' group becomes the root of what it sees.
@@ -186,17 +191,25 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     // Before the capabilities go: with `allow_setuid`, being root here is what permits the next two. What follows them is
     // on the list.
     landlock::confine(&root).during(STEPS[14])?;
-    syscalls::load_filter(filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
+    syscalls::load_filter(&filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
     drop_capabilities().during(STEPS[12])?;
-    arrange_descriptors(&control).during(STEPS[15])?;
-    Ok(syscalls::exec_descriptor(guest, c"ringfence-guest"))
+    drop((tree, root));
+    arrange_descriptors(&[orders.as_fd(), control.as_fd()]).during(STEPS[15])?;
+    rustix::thread::set_name(&CString::new(NAME).unwrap_or_default()).during(STEPS[15])?;
+    Ok(control)
+}
+
+/// Takes this process, which has one thread, into its v1 groups. The doors were opened by who may.
+fn enter(doors: Vec<OwnedFd>) -> io::Result<()> {
+    doors.into_iter().try_for_each(|door| rustix::io::write(door, b"0").map(|_| ()))?;
+    Ok(())
 }
 
 fn receive_tree(orders: &OwnedFd) -> io::Result<Vec<(String, OwnedFd)>> {
-    let (mut tree, mut room) = (Vec::new(), room());
+    let mut tree = Vec::new();
     loop {
         let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let (places, mounts) = receive_into::<Vec<String>>(orders, &mut room)?.ok_or_else(ended)?;
+        let (places, mounts) = receive_long::<Vec<String>>(orders)?.ok_or_else(ended)?;
         if places.is_empty() {
             return Ok(tree);
         }
@@ -293,12 +306,13 @@ fn unless_absent(result: rustix::io::Result<()>) -> io::Result<()> {
 }
 
 fn hide_parts_of_proc() -> io::Result<()> {
-    let hidden = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let null = Path::new(HOST_DEVICES).join("null");
     for name in HIDDEN_FILES {
-        unless_absent(mount_bind("/dev/null", Path::new(NEW_PROC).join(name)))?;
+        unless_absent(mount_bind(&null, Path::new(NEW_PROC).join(name)))?;
     }
+    // The same empty directory for all: a file system of its own for each takes three times as long, twice.
     for name in HIDDEN_DIRECTORIES {
-        unless_absent(mount("tmpfs", Path::new(NEW_PROC).join(name), "tmpfs", hidden, c"size=0,nr_inodes=1"))?;
+        unless_absent(mount_bind(NOTHING, Path::new(NEW_PROC).join(name)))?;
     }
     for name in READ_ONLY {
         let path = Path::new(NEW_PROC).join(name);
@@ -319,7 +333,7 @@ fn make_dev() -> io::Result<()> {
     for name in DEVICES {
         let path = dev.join(name);
         drop(open(&path, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
-        mount_bind(Path::new("/dev").join(name), &path)?;
+        mount_bind(Path::new(HOST_DEVICES).join(name), &path)?;
     }
     for name in ["pts", "shm"] {
         mkdirat(CWD, dev.join(name), Mode::from_raw_mode(0o755))?;
@@ -377,13 +391,12 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Standard streams lead nowhere, the control stream is number 3, and nothing else survives the exec.
-fn arrange_descriptors(control: &OwnedFd) -> io::Result<()> {
+/// Standard streams lead nowhere, and nothing else stays open but what is kept.
+fn arrange_descriptors(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    // A number below 3 cannot be in use any more, but 3 itself may be: move over it.
-    syscalls::close_on_exec_from(3)?;
-    syscalls::inherit_at(control, 3)
+    drop(null);
+    syscalls::close_all_but(kept)
 }
