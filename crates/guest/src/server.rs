@@ -78,8 +78,6 @@ impl Server {
         fcntl_setfl(&self.control, OFlags::NONBLOCK).map_err(|_| Stop::Kernel)?;
         self.outbox.urgent(&Guest::Hello { version: PROTOCOL_VERSION });
         self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
-        // While the host learns that we are here.
-        self.make_spare();
         loop {
             self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
             self.wait()?;

@@ -145,6 +145,8 @@ impl Containers {
         let helper = |error: std::io::Error| StartError::Helper(error);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| helper(errno.into()))?;
+        let stream = std::os::unix::net::UnixStream::from(ours);
+        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
         let spec = Spec {
             id,
             name: format!("ringfence-{}-{id}", self.run),
@@ -176,22 +178,9 @@ impl Containers {
         let (maker, created) = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
         let created = created?;
         let held = Held { helper: maker, id, disk };
-        let stream = std::os::unix::net::UnixStream::from(ours);
-        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
-        // From here on the sandbox is held: whatever fails ends it.
-        let mut held = Some(held);
-        match Session::open(stream).await {
-            Ok(session) => match held.take() {
-                Some(held) => Ok((Sandbox::new(session, Box::new(held)), Capture { listeners: created.listeners })),
-                None => Err(helper(std::io::Error::from(std::io::ErrorKind::NotFound))),
-            },
-            Err(error) => {
-                if let Some(mut held) = held.take() {
-                    let _ = tokio::task::spawn_blocking(move || held.stop()).await;
-                }
-                Err(error.into())
-            }
-        }
+        // The helper has seen it become the guest, with everything that holds it.
+        let session = Session::open_at_once(stream);
+        Ok((Sandbox::new(session, Box::new(held)), Capture { listeners: created.listeners }))
     }
 }
 

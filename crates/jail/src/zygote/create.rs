@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, openat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
@@ -28,6 +29,9 @@ pub(super) struct Sandbox {
     pub(super) group: Option<Group>,
     /// What it writes.
     pub(super) writable: Option<Writable>,
+    /// Its mounts, which the kernel takes apart when this is closed and its processes are gone: after whoever ended it has
+    /// heard so.
+    pub(super) mounts: Option<OwnedFd>,
     /// Held while the sandbox lives: nobody else on this machine uses its ids.
     _range: Option<File>,
 }
@@ -82,7 +86,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     if let Some(group) = &mut group {
         group.close_doors();
     }
-    let sandbox = Sandbox { pid, pidfd, group, writable: None, _range: range };
+    let sandbox = Sandbox { pid, pidfd, group, writable: None, mounts: None, _range: range };
     let blank = Blank { kind: kind.clone(), sandbox, owner, orders: ours };
     match give_ids(home.rights, &blank) {
         Ok(()) => Ok(blank),
@@ -129,7 +133,7 @@ pub(super) struct Finished {
 /// Makes a blank the sandbox that `spec` describes.
 pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blank) -> Result<Finished, Trouble> {
     let Blank { mut sandbox, owner, orders, .. } = blank;
-    match give_root(home, spec, &sandbox, owner, &orders, control) {
+    match give_root(home, spec, &mut sandbox, owner, &orders, control) {
         Ok((listeners, writable, bench)) => {
             sandbox.writable = Some(writable);
             Ok(Finished { sandbox, listeners, bench })
@@ -145,12 +149,17 @@ pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blan
 fn give_root(
     home: &mut Home,
     spec: &Spec,
-    sandbox: &Sandbox,
+    sandbox: &mut Sandbox,
     owner: u32,
     orders: &OwnedFd,
     control: OwnedFd,
 ) -> Result<(Listeners, Writable, Bench), Trouble> {
-    let userns = File::open(format!("/proc/{}/ns/user", sandbox.pid)).during("opening the user namespace")?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let namespaces = open(format!("/proc/{}/ns", sandbox.pid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .during("opening the user namespace")?;
+    let userns = openat(&namespaces, "user", flags, Mode::empty()).during("opening the user namespace")?;
+    let mounts = openat(&namespaces, "mnt", flags, Mode::empty()).during("opening the mount namespace")?;
+    sandbox.mounts = Some(mounts);
     let image::Built { tree, bench, writable } = image::build(home, spec, userns.as_fd(), owner)?;
     let last = Last {
         allow_setuid: spec.allow_setuid,
@@ -179,7 +188,6 @@ fn give_root(
 
 /// Takes a free range of ids. Its lock is a file that nobody else can open, and dies with the zygote.
 fn reserve_range(locks: &OwnedFd, next: &mut u32) -> io::Result<(u32, File)> {
-    use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
     let start = std::process::id();
     for _ in 0..RANGES {
         let slot = start.wrapping_mul(61).wrapping_add(*next) % RANGES;

@@ -187,6 +187,8 @@ impl Server {
         let writable = writable.during("freezing the sandbox (needs Linux 6.3 or later)")?;
         // Nothing writes any more when its processes are gone.
         end(sandbox);
+        // A layer that is still mounted must not lie below another.
+        sandbox.mounts = None;
         let kept = home.snapshots.keep(snapshot, writable, home.rights);
         self.destroy(id);
         kept
@@ -222,7 +224,9 @@ impl Server {
         let mut sandboxes: Vec<Sandbox> = std::mem::take(&mut self.sandboxes).into_values().collect();
         sandboxes.extend(self.prepared.leave());
         sandboxes.append(&mut self.ended);
-        for sandbox in &sandboxes {
+        for sandbox in &mut sandboxes {
+            // Nobody waits: each takes its own mounts apart, all at the same time.
+            sandbox.mounts = None;
             let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
         }
         for sandbox in &sandboxes {
