@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use profile::{Egress, Phase, Plan, Provider};
-use sandbox::{Capture, Containers, Pool, Request, Sandbox, Snapshot, StartError, System};
+use sandbox::{Capture, Maker, Pool, Sandbox, Snapshot, StartError, System, Variant};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -41,12 +41,11 @@ pub(crate) struct Places {
 
 enum Kind {
     Local,
-    Container(Box<Engine>),
+    Made(Box<Engine>),
 }
 
 struct Engine {
-    containers: Containers,
-    request: Request,
+    maker: Arc<dyn Maker>,
     pool: Pool,
     network: Option<Network>,
 }
@@ -59,25 +58,24 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// `request` is for containers; at most `most` sandboxes exist at the same time.
+    /// `kind` is of sandboxes that an engine makes; at most `most` sandboxes exist at the same time.
     pub(crate) async fn open(
         plan: Arc<Plan>,
         run: &str,
-        request: Option<Request>,
+        kind: Option<Arc<dyn sandbox::Kind>>,
         most: usize,
         warm: usize,
         (settings, asking): (egress::Settings, bool),
     ) -> Result<Self, PlaceError> {
-        let kind = match (plan.provider, request) {
+        let kind = match (plan.provider, kind) {
             (Provider::Local, _) => Kind::Local,
-            (Provider::Container, Some(request)) => {
-                let engine = Containers::start(run)?;
-                let captured = request.network == sandbox::Network::Captured;
-                let network = if captured { Some(Network::start(settings, asking).await?) } else { None };
-                let pool = Pool::new(engine.clone(), request.clone(), warm.min(most));
-                Kind::Container(Box::new(Engine { containers: engine, request, pool, network }))
+            (_, Some(kind)) => {
+                let maker = kind.start(run).await?;
+                let network = if kind.is_captured() { Some(Network::start(settings, asking).await?) } else { None };
+                let pool = Pool::new(Arc::clone(&maker), warm.min(most));
+                Kind::Made(Box::new(Engine { maker, pool, network }))
             }
-            (provider, _) => return Err(PlaceError::NotBuilt(provider)),
+            (provider, None) => return Err(PlaceError::NotBuilt(provider)),
         };
         Ok(Self { kind, plan, run: run.to_owned(), slots: Arc::new(Semaphore::new(most)) })
     }
@@ -88,14 +86,14 @@ impl Places {
 
     fn network(&self) -> Option<&Network> {
         match &self.kind {
-            Kind::Container(container) => container.network.as_ref(),
+            Kind::Made(engine) => engine.network.as_ref(),
             Kind::Local => None,
         }
     }
 
     /// Whether files can outlive processes here.
     pub(crate) fn has_snapshots(&self) -> bool {
-        matches!(self.kind, Kind::Container(_))
+        matches!(&self.kind, Kind::Made(engine) if engine.maker.keeps_files())
     }
 
     fn egress(&self, phase: Phase) -> Result<&Egress, PlaceError> {
@@ -117,14 +115,11 @@ impl Places {
         journal.waited(journal.elapsed().saturating_sub(before));
         let (sandbox, capture) = match &self.kind {
             Kind::Local => (sandbox::start_local().await?, None),
-            Kind::Container(container) => {
-                let Engine { containers, request, pool, .. } = container.as_ref();
+            Kind::Made(engine) => {
+                let Engine { maker, pool, .. } = engine.as_ref();
                 let (sandbox, capture) = match from {
                     None => pool.claim().await?,
-                    Some(from) => {
-                        let request = Request { begin_with: Some(from.clone()), system, ..request.clone() };
-                        containers.create_captured(request).await?
-                    }
+                    Some(from) => maker.make(Variant { begin_with: Some(from.clone()), system, bounds: None }).await?,
                 };
                 (sandbox, Some(capture))
             }
@@ -196,7 +191,7 @@ impl Places {
     pub(crate) async fn close(self) -> Result<(), PlaceError> {
         match self.kind {
             Kind::Local => Ok(()),
-            Kind::Container(container) => Ok(container.pool.close().await?),
+            Kind::Made(engine) => Ok(engine.pool.close().await?),
         }
     }
 }

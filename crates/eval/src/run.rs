@@ -70,7 +70,7 @@ pub struct Job {
     /// What is enforced.
     pub plan: Plan,
     /// A sandbox of the plan, where containers are wanted.
-    pub request: Option<sandbox::Request>,
+    pub kind: Option<Arc<dyn sandbox::Kind>>,
     /// Who answers.
     pub models: Models,
     /// What the agent's commands find set.
@@ -218,7 +218,7 @@ pub async fn evaluate(
         let most = job.settings.max_sandboxes.max(1);
         let warm = most.min(total).min(4);
         let run = format!("eval-{}-{}", std::process::id(), &eval_id[..8]);
-        Some(Places::open(Arc::clone(&plan), &run, job.request, most, warm, (settings, asking.is_some())).await?)
+        Some(Places::open(Arc::clone(&plan), &run, job.kind, most, warm, (settings, asking.is_some())).await?)
     } else {
         None
     };

@@ -39,6 +39,8 @@ pub(crate) enum Stop {
 
 pub(crate) struct Server {
     control: OwnedFd,
+    /// Where the host listens, if that is another descriptor.
+    writes: Option<OwnedFd>,
     decoder: Decoder,
     buffer: Box<[u8]>,
     outbox: Outbox,
@@ -56,9 +58,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(control: OwnedFd) -> Self {
+    pub(crate) fn new(control: OwnedFd, writes: Option<OwnedFd>) -> Self {
         Self {
             control,
+            writes,
             decoder: Decoder::new(),
             buffer: vec![0; MAX_CHUNK].into_boxed_slice(),
             outbox: Outbox::default(),
@@ -75,11 +78,13 @@ impl Server {
 
     /// Serves until the host says so or is gone. As pid 1, our end is the end of everything in the sandbox.
     pub(crate) fn run(&mut self) -> Result<(), Stop> {
-        fcntl_setfl(&self.control, OFlags::NONBLOCK).map_err(|_| Stop::Kernel)?;
+        for stream in [Some(&self.control), self.writes.as_ref()].into_iter().flatten() {
+            fcntl_setfl(stream, OFlags::NONBLOCK).map_err(|_| Stop::Kernel)?;
+        }
         self.outbox.urgent(&Guest::Hello { version: PROTOCOL_VERSION });
-        self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
+        self.outbox.flush(self.writes.as_ref().unwrap_or(&self.control)).map_err(|_| Stop::Stream)?;
         loop {
-            self.outbox.flush(&self.control).map_err(|_| Stop::Stream)?;
+            self.outbox.flush(self.writes.as_ref().unwrap_or(&self.control)).map_err(|_| Stop::Stream)?;
             self.wait()?;
             if self.receive()? {
                 return Ok(());
@@ -103,7 +108,7 @@ impl Server {
         let full = self.outbox.is_full();
         let (mut readable, mut writable) = (vec![&self.control], Vec::new());
         if !self.outbox.is_empty() {
-            writable.push(&self.control);
+            writable.push(self.writes.as_ref().unwrap_or(&self.control));
         }
         for command in self.commands.values() {
             command.waits(full, &mut readable, &mut writable);

@@ -11,14 +11,20 @@ use rustix::process::Pid;
 const CONTROL: i32 = 3;
 
 /// Takes over the control stream that whoever executed this program left at number 3; call it once, before anything else.
-pub fn control_stream() -> Option<OwnedFd> {
+/// Where it is two, the second, at number 4, is what is written to.
+pub fn control_stream(two_ways: bool) -> Option<(OwnedFd, Option<OwnedFd>)> {
+    let writes = if two_ways { Some(adopt(CONTROL + 1)?) } else { None };
+    Some((adopt(CONTROL)?, writes))
+}
+
+fn adopt(number: i32) -> Option<OwnedFd> {
     // WHY: the descriptor comes from the process that executed us.
-    // SAFETY: fcntl takes plain values; descriptor 3 is ours by contract, and this is the only place that adopts it.
+    // SAFETY: fcntl takes plain values; these descriptors are ours by contract, and this is the only place that adopts them.
     unsafe {
-        if libc::fcntl(CONTROL, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
+        if libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
             return None;
         }
-        Some(OwnedFd::from_raw_fd(CONTROL))
+        Some(OwnedFd::from_raw_fd(number))
     }
 }
 

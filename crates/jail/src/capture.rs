@@ -3,13 +3,15 @@
 //!
 //! Nothing lies behind it: who removes the rules has a network namespace without any way out.
 
+use std::fs::File;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
 use crate::netlink::{self, Answer, Batch, CREATE, attributes};
@@ -26,7 +28,7 @@ const LOOPBACK: u32 = 1;
 const BACKLOG: i32 = 4096;
 
 /// Entries of connections that are over leave the host's table soon: a flood of short ones must not fill it.
-const TIMEOUTS: [(&str, &str); 7] = [
+pub(crate) const TIMEOUTS: [(&str, &str); 7] = [
     // What is not begun in the table never comes into it: answers to untracked connections would stay for days.
     ("nf_conntrack_tcp_loose", "0"),
     ("nf_conntrack_tcp_timeout_established", "1200"),
@@ -92,11 +94,24 @@ impl Captor {
         send(libc::NETLINK_NETFILTER, rules)?;
         send(libc::NETLINK_ROUTE, routes)?;
         let settings = open(proc.join("sys/net/netfilter"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        for (name, seconds) in TIMEOUTS {
-            let setting = openat(&settings, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-            rustix::io::write(setting, seconds.as_bytes())?;
+        for (name, value) in TIMEOUTS {
+            set(&settings, name, value)?;
         }
         Ok(listeners)
+    }
+}
+
+/// Where another engine made the container, the file may only be read: then that engine must have set it.
+fn set(settings: &OwnedFd, name: &str, value: &str) -> io::Result<()> {
+    let open = |flags: OFlags| openat(settings, name, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from);
+    match open(OFlags::WRONLY) {
+        Ok(mut setting) => setting.write_all(value.as_bytes()),
+        Err(Errno::ROFS) => {
+            let mut found = String::new();
+            open(OFlags::RDONLY)?.read_to_string(&mut found)?;
+            if found.trim() == value { Ok(()) } else { Err(Errno::ROFS.into()) }
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

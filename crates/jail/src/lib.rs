@@ -3,12 +3,14 @@
 //! - [`probe`]: does this kernel, with these rights, really do what a sandbox needs? Every answer comes from doing it in
 //!   a child process that is thrown away.
 //! - [`zygote`]: a small helper process that creates sandboxes, outlives a killed runner, and cleans up.
+//! - [`enter`]: the way into a container that another engine made.
 //! - [`world`]: network namespaces of our own, for proofs.
 //! - [`cgroups`]: control groups, v1 and v2.
 
 mod attempt;
 mod capture;
 pub mod cgroups;
+pub mod enter;
 mod filter;
 mod kvm;
 mod landlock;
@@ -22,3 +24,12 @@ pub mod world;
 pub mod zygote;
 
 pub use attempt::{Failure, Step};
+
+/// The program: the zygote, unless its first argument makes it the way into a container.
+pub fn main() -> std::process::ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == enter::ENTER) {
+        return enter::main(arguments);
+    }
+    zygote::main()
+}

@@ -1,7 +1,7 @@
-//! The zygote's program: everything is in the library.
+//! The program that makes sandboxes, and that containers of other engines begin with: everything is in the library.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    jail::zygote::main()
+    jail::main()
 }

@@ -1,6 +1,6 @@
 //! System calls that have no safe form elsewhere, each in the smallest wrapper that is one.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
@@ -177,6 +177,25 @@ pub(crate) fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
+/// Executes the program behind a descriptor with an empty environment; returns only if that failed.
+pub(crate) fn exec_descriptor(program: impl AsFd, name: &CStr, argument: Option<&CStr>) -> io::Error {
+    let argv = [name.as_ptr(), argument.map_or(std::ptr::null(), CStr::as_ptr), std::ptr::null()];
+    let env: [*const c_char; 1] = [std::ptr::null()];
+    // WHY: the program has no path in the sandbox.
+    // SAFETY: both arrays end with a null pointer and outlive the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            argv.as_ptr(),
+            env.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    io::Error::last_os_error()
+}
+
 /// Loads a system-call filter; every thread and child has it from then on.
 pub(crate) fn load_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
@@ -223,5 +242,17 @@ pub(crate) fn landlock(handled: u64, scoped: u64, root: impl AsFd) -> io::Result
         let rule = Beneath { allowed: handled, parent: root.as_fd().as_raw_fd() };
         check(libc::syscall(libc::SYS_landlock_add_rule, fd.as_raw_fd(), PATH_BENEATH, &raw const rule, 0))?;
         check(libc::syscall(libc::SYS_landlock_restrict_self, fd.as_raw_fd(), 0)).map(|_| ())
+    }
+}
+
+/// Makes `fd` inherited at `number`; whatever was there is closed.
+pub(crate) fn inherit_at(fd: &OwnedFd, number: RawFd) -> io::Result<()> {
+    // WHY: the program that is executed next finds it by its number.
+    // SAFETY: takes plain values. Should `number` be a descriptor of ours, it is used no more: the exec follows.
+    unsafe {
+        if fd.as_raw_fd() == number {
+            return check(libc::fcntl(number, libc::F_SETFD, 0).into()).map(|_| ());
+        }
+        check(libc::dup2(fd.as_raw_fd(), number).into()).map(|_| ())
     }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::container::{Capture, Containers, Request};
+use crate::container::Capture;
+use crate::maker::{Maker, Variant};
 use crate::sandbox::{Sandbox, StartError};
 
 /// How long the pool rests after a sandbox could not be made.
 const REST: Duration = Duration::from_secs(1);
 
 struct Shared {
-    engine: Containers,
-    request: Request,
+    maker: Arc<dyn Maker>,
     size: usize,
     ready: Mutex<VecDeque<(Sandbox, Capture)>>,
     taken: Notify,
@@ -35,8 +35,8 @@ impl std::fmt::Debug for Pool {
 
 impl Pool {
     /// Begins to prepare `size` sandboxes.
-    pub fn new(engine: Containers, request: Request, size: usize) -> Self {
-        let shared = Arc::new(Shared { engine, request, size, ready: Mutex::default(), taken: Notify::new() });
+    pub fn new(maker: Arc<dyn Maker>, size: usize) -> Self {
+        let shared = Arc::new(Shared { maker, size, ready: Mutex::default(), taken: Notify::new() });
         let filling = tokio::spawn(fill(Arc::clone(&shared)));
         Self { shared, filling }
     }
@@ -51,7 +51,7 @@ impl Pool {
                 return Ok((sandbox, capture));
             }
         }
-        self.shared.engine.create_captured(self.shared.request.clone()).await
+        self.shared.maker.make(Variant::default()).await
     }
 
     /// How many are ready.
@@ -89,7 +89,7 @@ async fn fill(shared: Arc<Shared>) {
             shared.taken.notified().await;
             continue;
         }
-        match shared.engine.create_captured(shared.request.clone()).await {
+        match shared.maker.make(Variant::default()).await {
             Ok(made) => shared.ready.lock().unwrap_or_else(PoisonError::into_inner).push_back(made),
             // Whoever claims will see the same error; trying again at once would help nobody.
             Err(_) => tokio::time::sleep(REST).await,

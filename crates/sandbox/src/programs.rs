@@ -1,9 +1,9 @@
 //! The static programs that `build.rs` made.
 
 /// Lives in every sandbox.
-pub(crate) const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-guest"));
-/// Creates sandboxes.
-pub(crate) const ZYGOTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-zygote"));
+pub const GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-guest"));
+/// Creates sandboxes; the way into containers of other engines ([`jail::enter`]).
+pub const ZYGOTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ringfence-zygote"));
 
 #[cfg(test)]
 mod tests {

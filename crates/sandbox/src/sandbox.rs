@@ -38,6 +38,9 @@ pub enum StartError {
     /// A snapshot was asked for of something that has no files of its own.
     #[error("this sandbox has no files of its own to keep")]
     NoFiles,
+    /// An engine outside of this crate has a reason of its own.
+    #[error(transparent)]
+    Engine(Box<dyn std::error::Error + Send + Sync>),
     /// A snapshot belongs to the engine that made it.
     #[error("the snapshot is of another engine")]
     OtherEngine,
@@ -69,9 +72,14 @@ pub struct Completed {
 pub type ReadError = SessionError;
 
 /// How a sandbox is ended; dropping it ends it too.
-pub(crate) trait Backing: Send + Sync {
-    /// Ends it and everything in it, and waits for that.
+pub trait Backing: Send + Sync {
+    /// Ends it and everything in it, and waits for that. On a thread that may wait.
     fn stop(&mut self) -> Result<(), StartError>;
+
+    /// The same where nobody can be told, and perhaps on a thread that must not wait for long.
+    fn abandon(&mut self) {
+        let _ = self.stop();
+    }
 
     /// Ends it and keeps its files.
     fn freeze(&mut self) -> Result<Snapshot, StartError> {
@@ -117,7 +125,8 @@ impl Tail {
 }
 
 impl Sandbox {
-    pub(crate) fn new(session: Session, backing: Box<dyn Backing>) -> Self {
+    /// A sandbox whose guest an engine has started.
+    pub fn new(session: Session, backing: Box<dyn Backing>) -> Self {
         Self { session, backing: Some(backing) }
     }
 
@@ -288,7 +297,7 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         if let Some(mut backing) = self.backing.take() {
             // The safety net: `stop` is the way.
-            let _ = backing.stop();
+            backing.abandon();
         }
     }
 }

@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use wire::{Decoder, FailureKind, Guest, Host, MAX_CHUNK, PROTOCOL_VERSION, Stream, WINDOW, encode};
 
@@ -102,7 +101,16 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// Begins a conversation: the guest must say hello in time, in our version.
     pub async fn open(stream: UnixStream) -> Result<Self, SessionError> {
-        let (session, greeted) = Self::speak(stream);
+        let (reader, writer) = stream.into_split();
+        Self::open_over(reader, writer).await
+    }
+
+    /// The same over any two halves of a stream.
+    pub async fn open_over(
+        reader: impl AsyncRead + Unpin + Send + 'static,
+        writer: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Self, SessionError> {
+        let (session, greeted) = Self::speak(reader, writer);
         session.shared.greet(greeted).await?;
         tokio::spawn(watch_over(Arc::downgrade(&session.shared)));
         Ok(session)
@@ -111,7 +119,8 @@ impl Session {
     /// Begins a conversation with a guest of which somebody we trust says that it is there: it can be asked for something
     /// before it has said hello. One that does not say so in time, in our version, is dead, as whoever asked will hear.
     pub fn open_at_once(stream: UnixStream) -> Self {
-        let (session, greeted) = Self::speak(stream);
+        let (reader, writer) = stream.into_split();
+        let (session, greeted) = Self::speak(reader, writer);
         let watched = Arc::downgrade(&session.shared);
         tokio::spawn(async move {
             let Some(shared) = watched.upgrade() else { return };
@@ -125,8 +134,10 @@ impl Session {
     }
 
     /// Says hello; the guest's own version comes where this leads.
-    fn speak(stream: UnixStream) -> (Self, oneshot::Receiver<u32>) {
-        let (reader, writer) = stream.into_split();
+    fn speak(
+        reader: impl AsyncRead + Unpin + Send + 'static,
+        writer: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> (Self, oneshot::Receiver<u32>) {
         let (control, control_queue) = mpsc::unbounded_channel();
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (alive, _) = watch::channel(true);
@@ -354,7 +365,11 @@ async fn watch_over(shared: Weak<Shared>) {
     }
 }
 
-async fn write(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedReceiver<Host>, mut data: mpsc::Receiver<Host>) {
+async fn write(
+    mut stream: impl AsyncWrite + Unpin,
+    mut control: mpsc::UnboundedReceiver<Host>,
+    mut data: mpsc::Receiver<Host>,
+) {
     let mut frame = Vec::new();
     loop {
         let message = tokio::select! {
@@ -365,13 +380,19 @@ async fn write(mut stream: OwnedWriteHalf, mut control: mpsc::UnboundedReceiver<
         let Some(message) = message else { return };
         frame.clear();
         // Too long for a frame: the operation that asked is told by whoever made it (`Running` checks beforehand).
-        if encode(&message, &mut frame).is_ok() && stream.write_all(&frame).await.is_err() {
+        if encode(&message, &mut frame).is_ok() && send_all(&mut stream, &frame).await.is_err() {
             return;
         }
     }
 }
 
-async fn read(mut stream: OwnedReadHalf, shared: Arc<Shared>, hello: oneshot::Sender<u32>) {
+/// Writes all of it, and holds nothing back: a stream may have buffers of its own.
+async fn send_all(stream: &mut (impl AsyncWrite + Unpin), frame: &[u8]) -> std::io::Result<()> {
+    stream.write_all(frame).await?;
+    stream.flush().await
+}
+
+async fn read(mut stream: impl AsyncRead + Unpin, shared: Arc<Shared>, hello: oneshot::Sender<u32>) {
     let mut decoder = Decoder::new();
     let mut buffer = vec![0; MAX_CHUNK];
     let mut hello = Some(hello);

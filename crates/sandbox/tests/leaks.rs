@@ -84,7 +84,7 @@ async fn many_execs_and_many_sandboxes_leave_nothing() {
     assert_eq!(state(&engine).await, before, "after many sandboxes");
 
     // A pool gives each of its sandboxes once, and ends the rest.
-    let pool = Pool::new(engine.clone(), request(), 4);
+    let pool = Pool::new(engine.maker(request()), 4);
     for round in 0..10 {
         let (sandbox, _) = pool.claim().await.unwrap();
         let seen = common::sh(&sandbox, "cat /tmp/mark 2>/dev/null; echo used >/tmp/mark").await;

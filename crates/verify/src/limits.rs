@@ -1,6 +1,6 @@
 //! Limits really bite: in a sandbox of its own, whose limits are small enough to be reached in a moment.
 
-use sandbox::{Attempt, Attempted, Limits, Outcome, Request, Sandbox, SessionError, Tried};
+use sandbox::{Attempt, Attempted, Bounds, Outcome, Sandbox, SessionError, Tried, Variant};
 
 use crate::host::{attempt, words};
 use crate::probe::{Bound, Finding};
@@ -13,10 +13,9 @@ const DISK: u64 = 8 << 20;
 const FILES: u32 = 4096;
 const OPEN_FILES: u32 = 5000;
 
-/// The container of the plan, with small limits.
-pub(crate) fn small(request: &Request) -> Request {
-    let limits = request.limits.map(|limits| Limits { memory: MEMORY, pids: PIDS, ..limits });
-    Request { limits, disk: DISK, ..request.clone() }
+/// The sandbox of the plan, with small limits.
+pub(crate) fn small() -> Variant {
+    Variant { bounds: Some(Bounds { memory: MEMORY, pids: PIDS, disk: DISK }), ..Variant::default() }
 }
 
 /// Does one probe of limits.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use egress::{GatewayError, GatewayProcess, Notice, Record};
 use profile::Profile;
-use sandbox::{Containers, Sandbox, StartError};
+use sandbox::{Sandbox, StartError, Variant};
 use tokio::sync::mpsc;
 
 use crate::catalogue::catalogue;
@@ -52,23 +52,23 @@ pub async fn verify(
 ) -> Result<Report, VerifyError> {
     let begun = Instant::now();
     let token = secret();
-    let Subject { requested, plan, container, offered } = subject;
-    let mounts = container.mounts.iter().map(|mount| mount.target.clone()).collect();
+    let Subject { requested, plan, kind, offered } = subject;
+    let mounts = kind.mounts();
     let canary = Canary::plant(&token).map_err(VerifyError::Canary)?;
     let scene = Arc::new(Scene { plan, offered, mounts, token, canary });
     let zones = zones(&scene.plan);
     let captured = scene.promises("network.capture");
 
     let making = async {
-        let containers = Containers::start(format!("verify-{}", &scene.token.get(..12).unwrap_or("x")))?;
+        let maker = kind.start(&format!("verify-{}", &scene.token.get(..12).unwrap_or("x"))).await?;
         let mut made = Vec::new();
         for zone in zones {
-            made.push((zone, containers.create_captured(container.clone()).await?));
+            made.push((zone, maker.make(Variant::default()).await?));
         }
-        Ok::<_, VerifyError>((containers, made))
+        Ok::<_, VerifyError>((maker, made))
     };
     let (world, made) = tokio::join!(World::start(&scene.token), making);
-    let (mut world, (containers, made)) = (world?, made?);
+    let (mut world, (maker, made)) = (world?, made?);
     let (witness, gateway) = tokio::join!(world.witness(), world.gateway());
     let witness = Arc::new(witness?);
     let (gateway, notices) = gateway?;
@@ -88,8 +88,8 @@ pub async fn verify(
 
     let world_v6 = world.v6;
     let (bound, beside, exchanged, found) = tokio::join!(
-        bounds(&probes, &containers, &container, &scene, &ticker),
-        siblings(&probes, &containers, &container, &agent, &scene, &ticker),
+        bounds(&probes, maker.as_ref(), &scene, &ticker),
+        siblings(&probes, maker.as_ref(), &agent, &scene, &ticker),
         exchanges(&probes, &places, &witness, world_v6, &ticker),
         hosts(&probes, &agent, &witness, &scene, &ticker),
     );

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use profile::{Affordance, Plan, Profile};
 use tempfile::TempDir;
@@ -15,8 +16,8 @@ pub struct Subject {
     pub requested: Profile,
     /// What will be enforced.
     pub plan: Plan,
-    /// The container that the plan amounts to.
-    pub container: sandbox::Request,
+    /// The sandboxes that the plan amounts to.
+    pub kind: Arc<dyn sandbox::Kind>,
     /// What the agent is really given, by whoever gives it.
     pub offered: Vec<Affordance>,
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sandbox::{Containers, Sandbox, SessionError};
+use sandbox::{Maker, Sandbox, SessionError, Variant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -140,8 +140,7 @@ async fn one(exchange: &Exchange, zone: &Zone, inside: &Sandbox, witness: &Sandb
 /// Limits, one after the other: each would starve the next.
 pub(crate) async fn bounds(
     probes: &[Probe],
-    containers: &Containers,
-    container: &sandbox::Request,
+    maker: &dyn Maker,
     scene: &Scene,
     ticker: &Ticker,
 ) -> Result<Findings, VerifyError> {
@@ -150,7 +149,8 @@ pub(crate) async fn bounds(
     if wanted.is_empty() {
         return Ok(findings);
     }
-    let inside = containers.create(limits::small(container)).await?;
+    // Its capture is held and served by nobody.
+    let (inside, _capture) = maker.make(limits::small()).await?;
     for probe in wanted {
         if let Way::Bound(bound) = probe.way {
             findings.insert(probe.id, or_unknown(limits::probe(bound, &inside, scene).await));
@@ -163,8 +163,7 @@ pub(crate) async fn bounds(
 
 pub(crate) async fn siblings(
     probes: &[Probe],
-    containers: &Containers,
-    container: &sandbox::Request,
+    maker: &dyn Maker,
     inside: &Sandbox,
     scene: &Scene,
     ticker: &Ticker,
@@ -172,7 +171,7 @@ pub(crate) async fn siblings(
     let mut findings = Findings::new();
     for probe in probes.iter().filter(|probe| matches!(probe.way, Way::Sibling)) {
         // Its capture is held and served by nobody: all that it needs is its own loopback.
-        let (sibling, _capture) = containers.create_captured(container.clone()).await?;
+        let (sibling, _capture) = maker.make(Variant::default()).await?;
         findings.insert(probe.id, or_unknown(sibling::probe(inside, &sibling, &scene.token).await));
         sibling.stop().await?;
         ticker.tick();

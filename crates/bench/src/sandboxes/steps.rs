@@ -56,7 +56,7 @@ impl<'a> Steps<'a> {
         let cold = Containers::start(format!("bench-{}-cold", std::process::id()))?;
         cold.prepare(request, 0).await?;
         cold.create(request.clone()).await?.stop().await?;
-        let pool = Pool::new(engine.clone(), request.clone(), POOLED);
+        let pool = Pool::new(engine.maker(request.clone()), POOLED);
         full(&pool).await;
         Ok(Self {
             engine,

@@ -1,7 +1,9 @@
 //! From a plan to a container of the embedded engine.
 
+use std::sync::Arc;
+
 use image::{ImageError, Opened};
-use profile::{Bytes, Document, MountMode, Plan, Request};
+use profile::{Bytes, Document, MountMode, Plan, Provider, Request};
 use sandbox::Network::{Captured, Loopback};
 use sandbox::{Image, Limits, Mount, StartError};
 
@@ -22,6 +24,21 @@ pub(super) fn open_image(
     let base = image.image.base.as_ref().map(|base| format!("+{base}")).unwrap_or_default();
     let pinned = if name.contains("@sha256:") { name.to_owned() } else { format!("{name}@{}", image.image.digest) };
     Ok((Some(format!("{pinned}{base}")), Some(image)))
+}
+
+/// The sandboxes that the plan amounts to; none where it runs on the host itself.
+pub(super) fn kind(
+    asked: &Request,
+    plan: &Plan,
+    image: Option<&Opened>,
+) -> Result<Option<Arc<dyn sandbox::Kind>>, StartError> {
+    match plan.provider {
+        Provider::Local => Ok(None),
+        Provider::Container => Ok(Some(Arc::new(request(asked, plan, image)?))),
+        Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => {
+            Err(StartError::Engine(format!("`sandbox: {}` is not built yet", plan.provider).into()))
+        }
+    }
 }
 
 /// A container as the plan says.

@@ -7,7 +7,7 @@ use eval::task::{Sources, Task, TaskOverrides};
 use eval::{FailOn, Invocation, Job, Keys, Models, Named, Policy, PolicyError, Settings, Surroundings};
 use image::Opened;
 use log::Redactor;
-use profile::{Facts, Overrides, Plan, Problem, Problems, Provider, Refusal, Request, Source, Unmet};
+use profile::{Facts, Overrides, Plan, Problem, Problems, Refusal, Request, Source, Unmet};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
@@ -138,10 +138,7 @@ impl Asked {
         granted(&task, &plan, unmet)?;
         let (name, image) = container::open_image(&task.document, None).map_err(Obstacle::Image)?;
         let (request, plan) = self.planned(&task, name, &facts)?;
-        let container = match plan.provider {
-            Provider::Container => Some(container::request(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?),
-            _ => None,
-        };
+        let kind = container::kind(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?;
         let revision = revision(Path::new(&self.task));
         let keys = Keys::gather(&plan, |name| std::env::var(name).ok()).map_err(|missing| {
             let problem = Problem::new(missing.to_string()).hint(missing.hint());
@@ -162,7 +159,7 @@ impl Asked {
             task,
             requested,
             plan,
-            request: container,
+            kind,
             models,
             surroundings,
             settings: self.settings(),

@@ -36,7 +36,7 @@ pub(super) fn all(ready: &mut [Ready], printer: &mut Printer) -> Result<(), Exit
                 continue;
             }
         };
-        let Some(container) = &job.request else {
+        let Some(kind) = &job.kind else {
             job.verified = json!({"speed": speed, "conclusion": "nothing_to_prove"});
             continue;
         };
@@ -49,7 +49,7 @@ pub(super) fn all(ready: &mut [Ready], printer: &mut Printer) -> Result<(), Exit
         let subject = Subject {
             requested: job.requested.parse().unwrap_or(job.plan.profile),
             plan: job.plan.clone(),
-            container: container.clone(),
+            kind: Arc::clone(kind),
             offered: job.plan.affordances.clone(),
         };
         let report = prove(subject, speed, printer)?;

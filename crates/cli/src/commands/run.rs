@@ -7,7 +7,7 @@ use profile::{
     Approval, Cause, Document, Facts, Located, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request,
     Stated, Tooling, Unmet,
 };
-use sandbox::{Capture, Containers, Sandbox, SessionError, StartError};
+use sandbox::{Capture, Sandbox, SessionError, StartError, Variant};
 use secrecy::SecretString;
 
 use super::images;
@@ -253,15 +253,7 @@ async fn start(
     image: Option<&Opened>,
     run: &str,
 ) -> Result<(Sandbox, Option<Capture>), StartError> {
-    match plan.provider {
-        Provider::Local => Ok((sandbox::start_local().await?, None)),
-        Provider::Container => {
-            let request = container::request(request, plan, image)?;
-            let (sandbox, capture) = Containers::start(run)?.create_captured(request).await?;
-            Ok((sandbox, Some(capture)))
-        }
-        Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => {
-            Err(StartError::Helper(std::io::Error::other(format!("`sandbox: {}` is not built yet", plan.provider))))
-        }
-    }
+    let Some(kind) = container::kind(request, plan, image)? else { return Ok((sandbox::start_local().await?, None)) };
+    let (sandbox, capture) = kind.start(run).await?.make(Variant::default()).await?;
+    Ok((sandbox, Some(capture)))
 }

@@ -90,9 +90,10 @@ fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Opened>), Obst
     planned(&document, arguments, arguments.image.clone(), &facts)?;
     let (name, image) = container::open_image(&document, arguments.image.as_deref()).map_err(Obstacle::Image)?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
-    let container = container::request(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?;
+    let kind: Arc<dyn sandbox::Kind> =
+        Arc::new(container::request(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?);
     let offered = plan.affordances.clone();
-    Ok((Subject { requested, plan, container, offered }, image))
+    Ok((Subject { requested, plan, kind, offered }, image))
 }
 
 fn planned(

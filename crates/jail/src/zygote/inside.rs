@@ -134,7 +134,7 @@ pub(super) fn run(mut inside: Inside<'_>) -> ! {
         Ok(control) => {
             // The end of this socket says that everything holds.
             drop(inside);
-            syscalls::exit_now(guest::serve(control).into())
+            syscalls::exit_now(guest::serve(control, None).into())
         }
         Err(trouble) => {
             let errno = trouble.error.raw_os_error().unwrap_or(libc::EIO);
@@ -355,7 +355,7 @@ fn go_to_new_root() -> io::Result<()> {
     Ok(())
 }
 
-fn set_limits() -> io::Result<()> {
+pub(crate) fn set_limits() -> io::Result<()> {
     let lower = |resource: Resource, wanted: u64| {
         let current = rustix::process::getrlimit(resource);
         // Raising a limit needs a right that even root may lack: they are only ever lowered.
@@ -369,7 +369,7 @@ fn set_limits() -> io::Result<()> {
 }
 
 /// Takes what nobody here may ever have out of the bounding set. Changes nothing that this process can do now.
-fn narrow_bounding_set() -> io::Result<()> {
+pub(crate) fn narrow_bounding_set() -> io::Result<()> {
     for number in 0..64 {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         if !kept().contains(capability) {
@@ -384,7 +384,7 @@ fn narrow_bounding_set() -> io::Result<()> {
     Ok(())
 }
 
-fn drop_capabilities() -> io::Result<()> {
+pub(crate) fn drop_capabilities() -> io::Result<()> {
     rustix::thread::clear_ambient_capability_set()?;
     let sets = CapabilitySets { effective: kept(), permitted: kept(), inheritable: CapabilitySet::empty() };
     rustix::thread::set_capabilities(None, sets)?;

@@ -13,7 +13,7 @@ mod cradle;
 mod create;
 mod home;
 mod image;
-mod inside;
+pub(crate) mod inside;
 mod prepared;
 mod protocol;
 mod serve;
@@ -30,8 +30,8 @@ pub use serve::main;
 /// What could not be done, and what the kernel said.
 #[derive(Debug)]
 pub(crate) struct Trouble {
-    step: &'static str,
-    error: io::Error,
+    pub(crate) step: &'static str,
+    pub(crate) error: io::Error,
 }
 
 /// Names the step that failed.
