@@ -11,9 +11,21 @@ use jail::cgroups::Limits;
 use jail::zygote::Image;
 use sandbox::{Containers, Request};
 
-fn children(of: u32) -> Vec<u32> {
+/// Every child of the helper.
+fn all_children(of: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
     text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// How many process namespaces deep a process is.
+fn depth(process: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status.lines().find(|line| line.starts_with("NSpid:")).map_or(0, |line| line.split_whitespace().count())
+}
+
+/// The helper's sandboxes: all of its children but the cradle, which is in no process namespace of its own.
+fn children(of: u32) -> Vec<u32> {
+    all_children(of).into_iter().filter(|pid| depth(&pid.to_string()) != depth("self")).collect()
 }
 
 /// Waits until the helper has as many children; it makes them while nobody asks.
@@ -90,6 +102,22 @@ async fn a_prepared_one_that_died_is_not_handed_out() {
     let sandbox = engine.create(request()).await.unwrap();
     assert_eq!(sh(&sandbox, "echo fine").await, "fine");
     assert!(!children(engine.helper()).contains(&pid));
+}
+
+#[tokio::test]
+async fn a_cradle_that_died_is_replaced() {
+    let engine = engine();
+    engine.prepare(&request(), 0).await.unwrap();
+    let first = engine.create(request()).await.unwrap();
+    for _ in 0..2 {
+        let cradle = all_children(engine.helper()).into_iter().find(|pid| depth(&pid.to_string()) == depth("self"));
+        let cradle = rustix::process::Pid::from_raw(cradle.unwrap().cast_signed()).unwrap();
+        rustix::process::kill_process(cradle, rustix::process::Signal::KILL).unwrap();
+        let sandbox = engine.create(request()).await.unwrap();
+        assert_eq!(sh(&sandbox, "echo fine").await, "fine");
+    }
+    // Who is there needs it no more.
+    assert_eq!(sh(&first, "echo fine").await, "fine");
 }
 
 #[tokio::test]

@@ -73,8 +73,23 @@ impl Cradle {
         Ok(Self { process: spawn_at_3(command, &theirs)?, socket })
     }
 
-    /// A new first process, which waits on `orders`.
-    pub(super) fn bear(&self, network: Network, orders: &OwnedFd, group: Option<&Group>) -> io::Result<(i32, OwnedFd)> {
+    /// A new first process, which waits on `orders`. A cradle that somebody killed is replaced.
+    pub(super) fn bear(
+        &mut self,
+        network: Network,
+        orders: &OwnedFd,
+        group: Option<&Group>,
+    ) -> io::Result<(i32, OwnedFd)> {
+        match self.ask(network, orders, group) {
+            Err(error) if is_gone(&error) => {
+                *self = Self::start()?;
+                self.ask(network, orders, group)
+            }
+            answer => answer,
+        }
+    }
+
+    fn ask(&self, network: Network, orders: &OwnedFd, group: Option<&Group>) -> io::Result<(i32, OwnedFd)> {
         let born_in = group.and_then(Group::born_in);
         let order = Order { network, is_born_in_group: born_in.is_some() };
         let doors = group.map(Group::doors).unwrap_or_default();
@@ -92,6 +107,11 @@ impl Cradle {
     }
 }
 
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 impl Drop for Cradle {
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
@@ -104,6 +124,7 @@ pub(super) fn main(socket: &OwnedFd) -> ExitCode {
     if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
         return ExitCode::from(70);
     }
+    let _ = rustix::thread::set_name(c"ringfence-cradle");
     let place = make_place();
     let filters = [filter::program(SetIdBits::Allowed), filter::program(SetIdBits::Refused)];
     let captor = Captor::new();

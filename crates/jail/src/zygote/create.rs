@@ -166,14 +166,13 @@ fn give_root(
         // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.
         writes_outside: spec.mounts.iter().any(|mount| mount.writable),
     };
-    send(orders, &last, &[control.as_fd()]).during("handing over the control stream")?;
+    let handed_over = hand_over(orders, &last, &control, &tree);
+    // Its end is to be the stream's end.
     drop(control);
-    for part in tree.chunks(PER_PACKET) {
-        let places: Vec<&str> = part.iter().map(|(place, _)| place.as_str()).collect();
-        let mounts: Vec<BorrowedFd<'_>> = part.iter().map(|(_, mount)| mount.as_fd()).collect();
-        send(orders, &places, &mounts).during("handing over the root")?;
+    if let Err(trouble) = handed_over {
+        // A child that has ended cannot be told anything, but has said why.
+        return Err(complaint(orders).unwrap_or(trouble));
     }
-    send(orders, &Vec::<&str>::new(), &[]).during("handing over the root")?;
     drop(tree);
     // The socket is closed by who has become the guest; before that come listeners, or trouble.
     let mut listeners = Listeners::new();
@@ -184,6 +183,26 @@ fn give_root(
             Some((inside::Report::Trouble { step, errno }, _)) => return Err(inside::trouble(&step, errno)),
         }
     }
+}
+
+/// Sends the control stream and the root's mounts.
+fn hand_over(orders: &OwnedFd, last: &Last, control: &OwnedFd, tree: &image::Tree) -> Result<(), Trouble> {
+    send(orders, last, &[control.as_fd()]).during("handing over the control stream")?;
+    for part in tree.chunks(PER_PACKET) {
+        let places: Vec<&str> = part.iter().map(|(place, _)| place.as_str()).collect();
+        let mounts: Vec<BorrowedFd<'_>> = part.iter().map(|(_, mount)| mount.as_fd()).collect();
+        send(orders, &places, &mounts).during("handing over the root")?;
+    }
+    send(orders, &Vec::<&str>::new(), &[]).during("handing over the root")
+}
+
+/// What a child that has ended said last.
+fn complaint(orders: &OwnedFd) -> Option<Trouble> {
+    // Its listeners may come first, and that it left something unread.
+    (0..3).find_map(|_| match receive::<inside::Report>(orders) {
+        Ok(Some((inside::Report::Trouble { step, errno }, _))) => Some(inside::trouble(&step, errno)),
+        _ => None,
+    })
 }
 
 /// Takes a free range of ids. Its lock is a file that nobody else can open, and dies with the zygote.
