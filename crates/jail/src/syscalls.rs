@@ -46,6 +46,39 @@ pub(crate) unsafe fn clone_into(flags: i32, group: Option<BorrowedFd<'_>>) -> io
     Ok(Side::Parent { pid: i32::try_from(pid).unwrap_or(-1), pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })
 }
 
+/// A namespace that is held by a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Namespace {
+    Mounts,
+    User,
+}
+
+impl Namespace {
+    /// What it is called in /proc.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mounts => "mnt",
+            Self::User => "user",
+        }
+    }
+}
+
+/// A namespace of a process, without a path to it (since Linux 6.11).
+pub(crate) fn namespace(process: &OwnedFd, kind: Namespace) -> io::Result<OwnedFd> {
+    // `_IO(0xff, number)`, see `linux/pidfd.h`.
+    let request = 0xff00
+        | match kind {
+            Namespace::Mounts => 3,
+            Namespace::User => 9,
+        };
+    // WHY: no safe form without a dependency.
+    // SAFETY: takes plain values and gives a descriptor that is ours.
+    unsafe {
+        let number = check(libc::ioctl(process.as_raw_fd(), request, 0).into())?;
+        Ok(OwnedFd::from_raw_fd(RawFd::try_from(number).unwrap_or(-1)))
+    }
+}
+
 /// Enters new namespaces of these kinds.
 pub(crate) fn unshare(flags: i32) -> io::Result<()> {
     // WHY: there is no safe form; file descriptors are not unshared here.

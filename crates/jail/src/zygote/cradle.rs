@@ -20,7 +20,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
-use super::inside::{self, DEVICES, Inside};
+use super::devices::DEVICES;
+use super::inside::{self, Inside, Nodes};
 use super::protocol::{Network, receive, send};
 use super::spawn_at_3;
 use crate::capture::Captor;
@@ -45,9 +46,10 @@ const PLACE: &str = "/run";
 
 /// What the zygote says: make one. The child's socket comes with it, the v2 group that it is born in, and the doors of the
 /// v1 groups that it enters.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Order {
     network: Network,
+    nodes: Nodes,
     is_born_in_group: bool,
 }
 
@@ -76,22 +78,22 @@ impl Cradle {
     /// A new first process, which waits on `orders`. A cradle that somebody killed is replaced.
     pub(super) fn bear(
         &mut self,
-        network: Network,
+        (network, nodes): (Network, Nodes),
         orders: &OwnedFd,
         group: Option<&Group>,
     ) -> io::Result<(i32, OwnedFd)> {
-        match self.ask(network, orders, group) {
+        let order = Order { network, nodes, is_born_in_group: group.and_then(Group::born_in).is_some() };
+        match self.ask(order, orders, group) {
             Err(error) if is_gone(&error) => {
                 *self = Self::start()?;
-                self.ask(network, orders, group)
+                self.ask(order, orders, group)
             }
             answer => answer,
         }
     }
 
-    fn ask(&self, network: Network, orders: &OwnedFd, group: Option<&Group>) -> io::Result<(i32, OwnedFd)> {
+    fn ask(&self, order: Order, orders: &OwnedFd, group: Option<&Group>) -> io::Result<(i32, OwnedFd)> {
         let born_in = group.and_then(Group::born_in);
-        let order = Order { network, is_born_in_group: born_in.is_some() };
         let doors = group.map(Group::doors).unwrap_or_default();
         let descriptors: Vec<BorrowedFd<'_>> =
             [orders.as_fd()].into_iter().chain(born_in).chain(doors.iter().map(|door| door.as_fd())).collect();
@@ -130,7 +132,7 @@ pub(super) fn main(socket: &OwnedFd) -> ExitCode {
     let captor = Captor::new();
     while let Ok(Some((order, descriptors))) = receive::<Order>(socket) {
         let born = match &place {
-            Ok(()) => bear(&order, descriptors, &filters, &captor),
+            Ok(()) => bear(order, descriptors, &filters, &captor),
             Err(error) => Err(io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))),
         };
         let answered = match &born {
@@ -145,7 +147,7 @@ pub(super) fn main(socket: &OwnedFd) -> ExitCode {
 }
 
 fn bear(
-    order: &Order,
+    order: Order,
     descriptors: Vec<OwnedFd>,
     filters: &[Vec<sock_filter>; 2],
     captor: &Captor,
@@ -164,7 +166,14 @@ fn bear(
     {
         Side::Child => {
             drop(born_in);
-            inside::run(Inside { orders, doors: descriptors.collect(), filters, network: order.network, captor })
+            inside::run(Inside {
+                orders,
+                doors: descriptors.collect(),
+                filters,
+                network: order.network,
+                nodes: order.nodes,
+                captor,
+            })
         }
         Side::Parent { pid, pidfd } => Ok((pid, pidfd)),
     }
@@ -183,7 +192,7 @@ fn make_place() -> io::Result<()> {
     let hidden = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("tmpfs", within(NOTHING), "tmpfs", hidden, c"mode=555,size=4k,nr_inodes=1")?;
     mount_bind_recursive("/proc", within(HOST_PROC))?;
-    for name in DEVICES {
+    for (name, ..) in DEVICES {
         let node = within(HOST_DEVICES).join(name);
         drop(open(&node, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
         mount_bind(Path::new("/dev").join(name), &node)?;

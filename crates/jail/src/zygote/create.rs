@@ -16,6 +16,7 @@ use super::snapshot::Writable;
 use super::{During as _, Trouble};
 use crate::capture::Listeners;
 use crate::cgroups::{Group, Limits};
+use crate::syscalls::{self, Namespace};
 
 /// Id ranges lie up here, where no distribution gives ids to users, subordinate ids or containers of other engines.
 const FIRST_RANGE: u32 = 0x6000_0000;
@@ -72,7 +73,8 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     };
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
-    let born = home.cradle.bear(kind.network, &theirs, group.as_ref()).during("cloning into new namespaces");
+    let born =
+        home.cradle.bear((kind.network, home.nodes), &theirs, group.as_ref()).during("cloning into new namespaces");
     let (pid, pidfd) = match born {
         Ok(born) => born,
         Err(trouble) => {
@@ -154,12 +156,8 @@ fn give_root(
     orders: &OwnedFd,
     control: OwnedFd,
 ) -> Result<(Listeners, Writable, Bench), Trouble> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let namespaces = open(format!("/proc/{}/ns", sandbox.pid), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .during("opening the user namespace")?;
-    let userns = openat(&namespaces, "user", flags, Mode::empty()).during("opening the user namespace")?;
-    let mounts = openat(&namespaces, "mnt", flags, Mode::empty()).during("opening the mount namespace")?;
-    sandbox.mounts = Some(mounts);
+    let userns = namespace(sandbox, Namespace::User).during("opening the user namespace")?;
+    sandbox.mounts = Some(namespace(sandbox, Namespace::Mounts).during("opening the mount namespace")?);
     let image::Built { tree, bench, writable } = image::build(home, spec, userns.as_fd(), owner)?;
     let last = Last {
         allow_setuid: spec.allow_setuid,
@@ -183,6 +181,15 @@ fn give_root(
             Some((inside::Report::Trouble { step, errno }, _)) => return Err(inside::trouble(&step, errno)),
         }
     }
+}
+
+/// A namespace of its first process.
+fn namespace(sandbox: &Sandbox, kind: Namespace) -> io::Result<OwnedFd> {
+    // Before Linux 6.11 it is found by its path.
+    syscalls::namespace(&sandbox.pidfd, kind).or_else(|_| {
+        let path = format!("/proc/{}/ns/{}", sandbox.pid, kind.name());
+        Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    })
 }
 
 /// Sends the control stream and the root's mounts.

@@ -1,14 +1,16 @@
 //! The zygote's own surroundings: a mount namespace with a private place to build in, and what all sandboxes share.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{getegid, geteuid};
 
 use super::cradle::Cradle;
+use super::inside::Nodes;
 use super::snapshot::Snapshots;
-use super::{During as _, Trouble, raise_descriptor_limit, synthetic};
+use super::{During as _, Trouble, devices, raise_descriptor_limit, synthetic};
 use crate::cgroups::Parents;
 use crate::syscalls;
 
@@ -16,6 +18,8 @@ use crate::syscalls;
 pub(super) const WORKSHOP: &str = "/run";
 /// In the workshop: the synthetic part of the image `host`.
 pub(super) const SYNTHETIC: &str = "/run/host";
+/// In the workshop: what lies over the host's /usr.
+pub(super) const MASK: &str = "/run/mask";
 
 /// Which rights the zygote has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +43,7 @@ impl Rights {
 /// What is shared by all sandboxes of a run.
 pub(super) struct Home {
     pub(super) cradle: Cradle,
+    pub(super) nodes: Nodes,
     pub(super) rights: Rights,
     pub(super) parents: Option<Parents>,
     /// Where id ranges are locked: root's own directory, opened before the workshop hides it.
@@ -78,7 +83,18 @@ impl Home {
         mount_change("/", private).during("making the mounts private")?;
         mount("tmpfs", WORKSHOP, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=64m")
             .during("mounting the workshop")?;
-        Ok(Self { cradle, rights, parents, id_locks, host_image: None, id_ranges: 0, snapshots: Snapshots::default() })
+        let makes_nodes = rights == Rights::Root && devices::can_make_nodes(Path::new(WORKSHOP));
+        let nodes = if makes_nodes { Nodes::Given } else { Nodes::Mounted };
+        Ok(Self {
+            cradle,
+            nodes,
+            rights,
+            parents,
+            id_locks,
+            host_image: None,
+            id_ranges: 0,
+            snapshots: Snapshots::default(),
+        })
     }
 }
 

@@ -9,18 +9,15 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use libc::sock_filter;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2, symlinkat};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_string,
-    fsmount, fsopen, mount_bind, move_mount, unmount,
-};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2};
+use rustix::mount::{MountAttrFlags, MoveMountFlags, UnmountFlags, mount_bind, move_mount, unmount};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
 use super::cradle::{HOST_DEVICES, NAME, NEW_DEV, NEW_PROC, NEW_ROOT, NOTHING};
 use super::protocol::{Network, receive, receive_long, send};
-use super::{During as _, Trouble};
+use super::{During as _, Trouble, devices};
 use crate::capture::Captor;
 use crate::landlock;
 use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
@@ -33,7 +30,17 @@ pub(super) struct Inside<'a> {
     /// For sandboxes that write only to themselves, and for those that write to the host's own files.
     pub(super) filters: &'a [Vec<sock_filter>; 2],
     pub(super) network: Network,
+    pub(super) nodes: Nodes,
     pub(super) captor: &'a Captor,
+}
+
+/// Where a sandbox's devices come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Nodes {
+    /// Its /dev comes with its root.
+    Given,
+    /// It mounts the host's.
+    Mounted,
 }
 
 /// What the child learns with its root; its control stream comes with it.
@@ -80,16 +87,6 @@ const STEPS: [&str; 19] = [
     "capturing the network",
 ];
 
-/// Device nodes that a program may expect and that give nothing away.
-pub(super) const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Links that a program may expect in /dev.
-const LINKS: [(&str, &str); 5] = [
-    ("ptmx", "pts/ptmx"),
-    ("fd", "/proc/self/fd"),
-    ("stdin", "/proc/self/fd/0"),
-    ("stdout", "/proc/self/fd/1"),
-    ("stderr", "/proc/self/fd/2"),
-];
 /// Parts of /proc that speak of the host, or by which the guest could be made the first to die, hidden behind an empty
 /// file or directory.
 const HIDDEN_FILES: [&str; 16] = [
@@ -148,7 +145,7 @@ pub(super) fn run(mut inside: Inside<'_>) -> ! {
 
 /// Does everything that makes this process the guest; what is left is to serve on the stream that this returns.
 fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
-    let Inside { orders, doors, filters, network, captor } = inside;
+    let Inside { orders, doors, filters, network, nodes, captor } = inside;
     // First of all: whatever follows is charged to the sandbox.
     enter(std::mem::take(doors)).during(STEPS[17])?;
     // The cradle's own socket is not ours.
@@ -158,7 +155,9 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
     mapped.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)).during(STEPS[0])?;
     become_root().during(STEPS[0])?;
     umask(Mode::from_raw_mode(0o022));
-    mount_at(NEW_PROC, "proc", &[], strict()).during(STEPS[4])?;
+    let proc = devices::file_system("proc", &[], strict()).during(STEPS[4])?;
+    move_mount(&proc, c"", CWD, NEW_PROC, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during(STEPS[4])?;
+    drop(proc);
     syscalls::loopback_up().during(STEPS[8])?;
     if *network == Network::Captured {
         let listeners = captor.set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
@@ -167,7 +166,10 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
         // Ours are closed here: whoever holds one could shut it down.
     }
     hide_parts_of_proc().during(STEPS[5])?;
-    make_dev().during(STEPS[6])?;
+    if *nodes == Nodes::Mounted {
+        devices::with_mounts(Path::new(NEW_DEV)).during(STEPS[6])?;
+    }
+    let beside = devices::beside().during(STEPS[6])?;
     rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
     set_limits().during(STEPS[11])?;
     narrow_bounding_set().during(STEPS[12])?;
@@ -179,9 +181,11 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
     // The process' group becomes the root of what it sees.
     syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
     attach(&tree).during(STEPS[3])?;
-    for (made, place) in [(NEW_PROC, "proc"), (NEW_DEV, "dev")] {
-        move_to(made, place).during(STEPS[7])?;
+    move_to(NEW_PROC, "proc").during(STEPS[7])?;
+    if *nodes == Nodes::Mounted {
+        move_to(NEW_DEV, "dev").during(STEPS[7])?;
     }
+    attach(&beside).during(STEPS[7])?;
     go_to_new_root().during(STEPS[10])?;
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(STEPS[10])?;
     set_parent_process_death_signal(Some(Signal::KILL)).during(STEPS[13])?;
@@ -193,7 +197,7 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
     landlock::confine(&root).during(STEPS[14])?;
     syscalls::load_filter(&filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
     drop_capabilities().during(STEPS[12])?;
-    drop((tree, root));
+    drop((tree, beside, root));
     arrange_descriptors(&[orders.as_fd(), control.as_fd()]).during(STEPS[15])?;
     rustix::thread::set_name(&CString::new(NAME).unwrap_or_default()).during(STEPS[15])?;
     Ok(control)
@@ -267,23 +271,6 @@ fn make_target(place: &str, mount: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// A file system of its own, mounted at a path of the workshop.
-fn mount_at(
-    path: impl AsRef<Path>,
-    kind: &str,
-    options: &[(&str, &str)],
-    attributes: MountAttrFlags,
-) -> io::Result<()> {
-    let fs = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for (key, value) in options {
-        fsconfig_set_string(fs.as_fd(), *key, *value)?;
-    }
-    fsconfig_create(fs.as_fd())?;
-    let mounted = fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    move_mount(&mounted, c"", CWD, path.as_ref(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    Ok(())
-}
-
 /// Moves what was made in the workshop, with everything below it, to its place in the new root.
 fn move_to(made: &str, place: &str) -> io::Result<()> {
     let made_there = open(made, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -322,26 +309,6 @@ fn hide_parts_of_proc() -> io::Result<()> {
         }
         let bound = open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         syscalls::mount_setattr(&bound, MOUNT_ATTR_RDONLY, None, true)?;
-    }
-    Ok(())
-}
-
-fn make_dev() -> io::Result<()> {
-    let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let dev = Path::new(NEW_DEV);
-    mount_at(dev, "tmpfs", &[("mode", "755"), ("size", "64k"), ("nr_inodes", "64")], plain)?;
-    for name in DEVICES {
-        let path = dev.join(name);
-        drop(open(&path, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
-        mount_bind(Path::new(HOST_DEVICES).join(name), &path)?;
-    }
-    for name in ["pts", "shm"] {
-        mkdirat(CWD, dev.join(name), Mode::from_raw_mode(0o755))?;
-    }
-    mount_at(dev.join("pts"), "devpts", &[("mode", "620"), ("ptmxmode", "666")], plain)?;
-    mount_at(dev.join("shm"), "tmpfs", &[("mode", "1777"), ("size", "64m")], strict())?;
-    for (name, target) in LINKS {
-        symlinkat(target, CWD, dev.join(name))?;
     }
     Ok(())
 }
