@@ -20,10 +20,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
+use super::client::{Session, inherit_at_3};
 use super::devices::DEVICES;
 use super::inside::{self, Inside, Nodes};
 use super::protocol::{Network, receive, send};
-use super::spawn_at_3;
 use crate::capture::Captor;
 use crate::cgroups::Group;
 use crate::filter::{self, SetIdBits};
@@ -72,7 +72,8 @@ impl Cradle {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).env_clear().current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { process: spawn_at_3(command, &theirs)?, socket })
+        inherit_at_3(&mut command, &theirs, Session::Ours);
+        Ok(Self { process: command.spawn()?, socket })
     }
 
     /// A new first process, which waits on `orders`. A cradle that somebody killed is replaced.
