@@ -83,6 +83,8 @@ impl Server {
         }
         self.outbox.urgent(&Guest::Hello { version: PROTOCOL_VERSION });
         self.outbox.flush(self.writes.as_ref().unwrap_or(&self.control)).map_err(|_| Stop::Stream)?;
+        // While the host learns that we are here.
+        self.make_spare();
         loop {
             self.outbox.flush(self.writes.as_ref().unwrap_or(&self.control)).map_err(|_| Stop::Stream)?;
             self.wait()?;
