@@ -1,7 +1,8 @@
 //! Builds the two static programs that go into and beside a sandbox, so that a plain `cargo build` is enough.
 //!
 //! They need other flags than everything else (static, small, no unwinding), so they are built by a cargo of their own in
-//! a target directory of their own, and embedded by `src/programs.rs`.
+//! a target directory of their own, and embedded by `src/programs.rs`. Programs with mutations have yet another: no mistake there
+//! can put one into an ordinary build.
 
 use std::env;
 use std::error::Error;
@@ -16,12 +17,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = manifest.ancestors().nth(2).ok_or("no workspace")?;
     let target = env::var("TARGET")?;
     // OUT_DIR is target/<profile>/build/<package>/out: one directory for the embedded programs of all profiles.
-    let target_dir = out.ancestors().nth(4).unwrap_or(&out).join("embedded");
-    for watched in ["crates/guest", "crates/jail", "crates/wire", "Cargo.toml"] {
+    let mutations = env::var_os("CARGO_FEATURE_MUTATIONS").is_some();
+    let place = if mutations { "embedded-mutations" } else { "embedded" };
+    let target_dir = out.ancestors().nth(4).unwrap_or(&out).join(place);
+    for watched in ["crates/guest", "crates/jail", "crates/mutation", "crates/wire", "Cargo.toml"] {
         rerun_if_changed(&root.join(watched));
     }
     for (package, program) in PROGRAMS {
-        build(root, package, program, &target, &target_dir)?;
+        let features: &[&str] = if mutations { &["--features", "mutations"] } else { &[] };
+        build(root, (package, program), features, &target, &target_dir)?;
         std::fs::copy(target_dir.join(&target).join("embedded").join(program), out.join(program))?;
     }
     Ok(())
@@ -38,10 +42,16 @@ fn emit(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-fn build(root: &Path, package: &str, program: &str, target: &str, target_dir: &Path) -> Result<(), Box<dyn Error>> {
+fn build(
+    root: &Path,
+    (package, program): (&str, &str),
+    features: &[&str],
+    target: &str,
+    target_dir: &Path,
+) -> Result<(), Box<dyn Error>> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root).args(["build", "--quiet", "--profile", "embedded", "--target", target]);
-    cargo.args(["--package", package, "--bin", program, "--target-dir"]).arg(target_dir);
+    cargo.args(["--package", package, "--bin", program, "--target-dir"]).arg(target_dir).args(features);
     // Flags, wrappers and settings of the outer build are not meant for these programs.
     for (name, _) in env::vars_os() {
         let inherited = name.to_string_lossy();

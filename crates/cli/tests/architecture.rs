@@ -125,12 +125,12 @@ fn every_promise_names_a_test_that_exists_or_is_pending() {
     }
 }
 
-/// Whether `fn name(` stands right behind a `#[test]`.
+/// Whether `fn name(` stands right behind a `#[test]`, or behind `/// A case.` in a program that counts its tests itself.
 fn is_test(sources: &str, name: &str) -> bool {
     let is_marked = |before: &str| {
         let before = before.trim_end();
         let before = before.strip_suffix("async").unwrap_or(before).trim_end();
-        before.ends_with("#[test]") || before.ends_with("#[tokio::test]")
+        before.ends_with("#[test]") || before.ends_with("/// A case.") || before.ends_with("#[tokio::test]")
     };
     sources.match_indices(&format!("fn {name}(")).any(|(at, _)| is_marked(&sources[..at]))
 }
@@ -143,5 +143,45 @@ fn collect_sources(directory: &Path, sources: &mut String) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             sources.push_str(&std::fs::read_to_string(&path).unwrap());
         }
+    }
+}
+
+/// How often a text is in a file.
+fn count(bytes: &[u8], text: &[u8]) -> usize {
+    bytes.windows(text.len()).filter(|window| *window == text).count()
+}
+
+/// The program is searched as it is shipped; a build with mutations says that the same search finds it there
+/// (`every_program_of_this_build_is_marked`).
+#[test]
+fn release_builds_have_no_mutations() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_ringfence")).unwrap();
+    // Guest and zygote lie in it as they are, so that searching it is searching them.
+    assert!(count(&program, b"\x7fELF") >= 3);
+    for text in [mutation::MARKER, mutation::VARIABLE] {
+        assert_eq!(count(&program, text.as_bytes()), 0, "{text}");
+    }
+}
+
+/// Nothing turns the feature on: no other feature, no dependency, nothing that cargo settles on by itself.
+#[test]
+fn no_default_feature_turns_mutations_on() {
+    let metadata = MetadataCommand::new().manifest_path(root().join("Cargo.toml")).exec().unwrap();
+    let is_ours = |name: &str| name == "mutations" || name.ends_with("/mutations");
+    let mut having = 0;
+    for package in metadata.workspace_packages() {
+        for (feature, enables) in &package.features {
+            assert!(feature == "mutations" || !enables.iter().any(|name| is_ours(name)), "{} {feature}", package.name);
+        }
+        for dependency in &package.dependencies {
+            let on = dependency.features.iter().any(|name| is_ours(name));
+            assert!(!on, "{} turns it on in {}", package.name, dependency.name);
+        }
+        having += usize::from(package.features.contains_key("mutations"));
+    }
+    assert!(having >= 5, "the feature has another name by now");
+    let resolve = metadata.resolve.unwrap();
+    for node in &resolve.nodes {
+        assert!(!node.features.iter().any(|name| is_ours(name)), "{}", node.id);
     }
 }

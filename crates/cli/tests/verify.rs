@@ -99,6 +99,25 @@ fn people_see_a_table_and_the_observed_profile() {
     assert!(out.contains("namespace_pid") && out.contains("PASS"), "{out}");
 }
 
+/// An image that brings something into /sys, where a sandbox must have nothing.
+#[test]
+fn what_does_not_hold_ends_with_5_and_names_control_probe_and_evidence() {
+    let place = tempfile::tempdir().unwrap();
+    let image = place.path().join("image");
+    std::fs::create_dir_all(image.join("sys")).unwrap();
+    std::fs::write(image.join("sys/board"), "of somebody").unwrap();
+    let image = format!("dir:{}", image.display());
+    let (code, out, err) = ringfence(place.path(), &["verify", "T0.H1.N2", "--image", &image]);
+    assert_eq!(code, 5, "{out}{err}");
+    let evidence = "fail: control `kernel_interfaces`, probe `sysfs`: board and others";
+    assert_eq!(err.trim(), evidence, "{out}");
+    assert!(out.contains("observed T0.H0.N2") && out.contains("downgrade"), "{out}");
+    let (code, out, err) = ringfence(place.path(), &["verify", "T0.H1.N2", "--image", &image, "--json"]);
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    assert_eq!((code, &report["conclusion"]), (5, &Value::from("downgrade")), "{err}");
+    assert_eq!(verdict(&report, "sysfs"), "fail");
+}
+
 fn header(place: &std::path::Path) -> Value {
     let log = std::fs::read_dir(place.join("logs")).unwrap().flatten().map(|entry| entry.path());
     let log = log.into_iter().find(|path| path.extension().is_some_and(|end| end == "json")).unwrap();

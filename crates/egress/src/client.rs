@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,13 +14,17 @@ use profile::Egress;
 use sandbox::Capture;
 use thiserror::Error;
 use tokio::net::UnixStream;
-use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::gateway::{Lost, Settings};
-use crate::link::{Asking, FromGateway, Inbox, Rules, ToGateway, send};
+use crate::link::{Asking, Comes, FromGateway, Inbox, Rules, ToGateway, send};
+use crate::neighbours::Neighbour;
 use crate::process::PROCESS;
 use crate::record::{Counters, Record};
 use crate::served::{Asked, Decider};
+use crate::switchboard::Neighbours;
+use crate::{reaching, relaying};
 
 /// Why a sandbox has no network.
 #[derive(Debug, Error)]
@@ -60,12 +64,27 @@ struct Waiting {
     attached: HashMap<u32, oneshot::Sender<Result<(), String>>>,
     replaced: HashMap<u32, oneshot::Sender<()>>,
     detached: HashMap<u32, oneshot::Sender<Counters>>,
+    /// Relayed questions.
+    answers: HashMap<u64, oneshot::Sender<Vec<u8>>>,
 }
 
-struct Shared {
+/// Lines to services at the same time, of all sandboxes together.
+const MAX_LINES: usize = 8192;
+
+pub(crate) struct Shared {
     stream: UnixStream,
     writing: AsyncMutex<()>,
     waiting: Mutex<Waiting>,
+    /// Who connects to whose neighbours.
+    neighbours: Mutex<HashMap<u32, Arc<dyn Neighbours>>>,
+    pub(crate) lines: Semaphore,
+    /// Relayed connections and questions have numbers of one row.
+    relayed: AtomicU64,
+    connections: Mutex<HashMap<u64, CancellationToken>>,
+    /// The order to end for those who relay a sandbox's network.
+    relays: Mutex<HashMap<u32, CancellationToken>>,
+    /// The order to end for every task that serves a sandbox.
+    pub(crate) ended: CancellationToken,
 }
 
 /// A gateway in a process of its own. Dropping it ends the process, and with it every sandbox's network.
@@ -73,6 +92,7 @@ pub struct GatewayProcess {
     shared: Arc<Shared>,
     next: AtomicU32,
     child: Child,
+    notices: mpsc::UnboundedSender<Notice>,
     reading: tokio::task::JoinHandle<()>,
 }
 
@@ -116,6 +136,7 @@ impl GatewayProcess {
     ) -> Result<(Self, mpsc::UnboundedReceiver<Notice>), GatewayError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(GatewayError::Start)?;
         command.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(theirs)));
+        mutation::pass_on(&mut command);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         sandbox::keep_descriptors_back(&mut command);
         let child = command.spawn().map_err(GatewayError::Start)?;
@@ -124,14 +145,20 @@ impl GatewayProcess {
             stream: stream.map_err(GatewayError::Start)?,
             writing: AsyncMutex::default(),
             waiting: Mutex::default(),
+            neighbours: Mutex::default(),
+            lines: Semaphore::new(MAX_LINES),
+            relayed: AtomicU64::new(1),
+            connections: Mutex::default(),
+            relays: Mutex::default(),
+            ended: CancellationToken::new(),
         });
         let (notices, received) = mpsc::unbounded_channel();
         let asking = if decider.is_some() { Asking::Wanted } else { Asking::Unwanted };
         let (ready, started) = oneshot::channel();
         shared.waiting().ready = Some(ready);
-        let reading = tokio::spawn(read(Arc::clone(&shared), notices, decider));
-        let process = Self { shared, next: AtomicU32::new(1), child, reading };
-        process.shared.say(&ToGateway::Configure(settings, asking), &Capture { listeners: Vec::new() }).await?;
+        let reading = tokio::spawn(read(Arc::clone(&shared), notices.clone(), decider));
+        let process = Self { shared, next: AtomicU32::new(1), child, notices, reading };
+        process.shared.say(&ToGateway::Configure(settings, asking), &[]).await?;
         in_time(started).await?.map_err(GatewayError::Refused)?;
         Ok((process, received))
     }
@@ -139,11 +166,53 @@ impl GatewayProcess {
     /// Has a sandbox's network served by these rules.
     pub async fn attach(&self, name: &str, egress: &Egress, capture: Capture) -> Result<Attachment, GatewayError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.attach_as(id, name, egress, capture, Vec::new()).await
+    }
+
+    /// The same for one service of a sample: the others are reached by name on the ports that they declared, at every
+    /// level, through whoever connects to them. Start nothing in it before.
+    pub async fn attach_among(
+        &self,
+        name: &str,
+        egress: &Egress,
+        capture: Capture,
+        neighbours: Vec<Neighbour>,
+        through: Arc<dyn Neighbours>,
+    ) -> Result<Attachment, GatewayError> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.shared.neighbours().insert(id, through);
+        let attached = self.attach_as(id, name, egress, capture, neighbours).await;
+        if attached.is_err() {
+            self.shared.neighbours().remove(&id);
+        }
+        attached
+    }
+
+    async fn attach_as(
+        &self,
+        id: u32,
+        name: &str,
+        egress: &Egress,
+        capture: Capture,
+        neighbours: Vec<Neighbour>,
+    ) -> Result<Attachment, GatewayError> {
         let (sender, answer) = oneshot::channel();
         self.shared.waiting().attached.insert(id, sender);
-        let message = ToGateway::Attach { id, name: name.to_owned(), rules: Rules::from(egress) };
-        self.shared.say(&message, &capture).await?;
+        let (name, rules) = (name.to_owned(), Rules::from(egress));
+        let (listeners, comes) = match &capture {
+            Capture::Passed(listeners) => (listeners.as_slice(), Comes::ByListeners),
+            Capture::Relayed(_) => (&[][..], Comes::ByRunner),
+        };
+        let message = ToGateway::Attach { id, comes, name, rules, neighbours };
+        let descriptors: Vec<_> = listeners.iter().map(|listener| listener.as_fd()).collect();
+        self.shared.say(&message, &descriptors).await?;
         in_time(answer).await?.map_err(GatewayError::Refused)?;
+        if let Capture::Relayed(relay) = capture {
+            let ended = self.shared.ended.child_token();
+            self.shared.relays().insert(id, ended.clone());
+            let notices = self.notices.clone();
+            tokio::spawn(relaying::relay(Arc::clone(&self.shared), id, relay, ended, notices));
+        }
         Ok(Attachment(id))
     }
 
@@ -152,15 +221,20 @@ impl GatewayProcess {
         let (sender, answer) = oneshot::channel();
         self.shared.waiting().replaced.insert(attachment.0, sender);
         let message = ToGateway::Replace { id: attachment.0, rules: Rules::from(egress) };
-        self.shared.say(&message, &Capture { listeners: Vec::new() }).await?;
+        self.shared.say(&message, &[]).await?;
         in_time(answer).await
     }
 
     /// Ends a sandbox's network. All its records have come when this returns.
     pub async fn detach(&self, attachment: Attachment) -> Result<Counters, GatewayError> {
         let (sender, answer) = oneshot::channel();
+        self.shared.neighbours().remove(&attachment.0);
+        let relay = self.shared.relays().remove(&attachment.0);
+        if let Some(relay) = relay {
+            relay.cancel();
+        }
         self.shared.waiting().detached.insert(attachment.0, sender);
-        self.shared.say(&ToGateway::Detach { id: attachment.0 }, &Capture { listeners: Vec::new() }).await?;
+        self.shared.say(&ToGateway::Detach { id: attachment.0 }, &[]).await?;
         in_time(answer).await
     }
 
@@ -180,6 +254,7 @@ async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, GatewayError> {
 
 impl Drop for GatewayProcess {
     fn drop(&mut self) {
+        self.shared.ended.cancel();
         self.reading.abort();
         // The end of the stream is the order to end; a process that does not follow is ended.
         let _ = rustix::net::shutdown(&self.shared.stream, rustix::net::Shutdown::Both);
@@ -193,11 +268,40 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn say(&self, message: &ToGateway, capture: &Capture) -> Result<(), GatewayError> {
-        let descriptors: Vec<_> = capture.listeners.iter().map(|listener| listener.as_fd()).collect();
+    pub(crate) fn neighbours(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<dyn Neighbours>>> {
+        self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn relays(&self) -> std::sync::MutexGuard<'_, HashMap<u32, CancellationToken>> {
+        self.relays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn connections(&self) -> std::sync::MutexGuard<'_, HashMap<u64, CancellationToken>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for a relayed connection that ends by this order.
+    pub(crate) fn number_connection(&self, ended: CancellationToken) -> u64 {
+        let number = self.relayed.fetch_add(1, Ordering::Relaxed);
+        self.connections().insert(number, ended);
+        number
+    }
+
+    /// Who hears the answer to a relayed question of this number.
+    pub(crate) fn expect_answer(&self, answer: oneshot::Sender<Vec<u8>>) -> u64 {
+        let number = self.relayed.fetch_add(1, Ordering::Relaxed);
+        self.waiting().answers.insert(number, answer);
+        number
+    }
+
+    pub(crate) fn expect_no_answer(&self, number: u64) {
+        self.waiting().answers.remove(&number);
+    }
+
+    pub(crate) async fn say(&self, message: &ToGateway, descriptors: &[BorrowedFd<'_>]) -> Result<(), GatewayError> {
         let sending = async {
             let _writing = self.writing.lock().await;
-            send(&self.stream, message, &descriptors).await
+            send(&self.stream, message, descriptors).await
         };
         match tokio::time::timeout(PATIENCE, sending).await {
             Ok(sent) => sent.map_err(|_| GatewayError::Gone),
@@ -229,9 +333,17 @@ async fn read(shared: Arc<Shared>, notices: mpsc::UnboundedSender<Notice>, decid
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     let allowed = decision.await;
-                    let none = Capture { listeners: Vec::new() };
-                    let _ = shared.say(&ToGateway::Decided { ask, allowed }, &none).await;
+                    let _ = shared.say(&ToGateway::Decided { ask, allowed }, &[]).await;
                 });
+            }
+            FromGateway::Cut { number } => {
+                if let Some(ended) = shared.connections().remove(&number) {
+                    ended.cancel();
+                }
+            }
+            FromGateway::Answer { number, answer: bytes } => answer(shared.waiting().answers.remove(&number), bytes),
+            FromGateway::Reach { ask, id, service, port } => {
+                tokio::spawn(reaching::reach(Arc::clone(&shared), ask, id, service, port));
             }
         }
     }

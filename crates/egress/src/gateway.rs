@@ -8,17 +8,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use profile::Egress;
-use sandbox::Capture;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 
+use crate::neighbours::{Neighbour, Neighbourhood};
 use crate::outside::{Outside, ResolverError};
 use crate::reason::Reason;
 use crate::record::{Counters, Journal, Outcome, Protocol, Record};
 use crate::relay::Buffers;
 use crate::served::{Commons, Decider, Limits, Served};
+use crate::services::Reach;
+use crate::socket::Socket;
 use crate::{connection, names};
 
 /// How a gateway works.
@@ -28,6 +30,15 @@ pub struct Settings {
     pub upstream: Option<SocketAddr>,
     /// What each sandbox may use.
     pub limits: Limits,
+}
+
+/// Where a sandbox's connections come in.
+#[derive(Debug)]
+pub enum Inlet {
+    /// At listeners of its own: TCP, UDP, and the same for IPv6 where there is any.
+    Listeners(Vec<OwnedFd>),
+    /// Whoever started the gateway hands them in, one by one.
+    Runner,
 }
 
 /// A sandbox that lost its network: whatever it does next would not be seen.
@@ -67,6 +78,7 @@ impl Gateway {
     pub fn new(
         settings: &Settings,
         decider: Option<Arc<dyn Decider>>,
+        reach: Option<Arc<dyn Reach>>,
         records: mpsc::Sender<Record>,
         lost: mpsc::UnboundedSender<Lost>,
     ) -> Result<Self, ResolverError> {
@@ -78,6 +90,7 @@ impl Gateway {
             buffers: Arc::new(Buffers::default()),
             all_connections: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1024).min(1 << 20))),
             decider,
+            reach,
         };
         Ok(Self { commons, limits: settings.limits.clone(), records, lost, served: Mutex::default() })
     }
@@ -86,13 +99,26 @@ impl Gateway {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a sandbox's network by these rules.
-    pub fn attach(&self, id: u32, name: &str, egress: Egress, capture: Capture) -> io::Result<()> {
+    /// Serves a sandbox's network by these rules, among these other services of its sample.
+    pub fn attach(
+        &self,
+        id: u32,
+        name: &str,
+        egress: Egress,
+        neighbours: Vec<Neighbour>,
+        inlet: Inlet,
+    ) -> io::Result<()> {
+        let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let neighbours = Neighbourhood::new(neighbours).map_err(invalid)?;
         let journal = Journal::new(name, self.records.clone());
-        let served = Arc::new(Served::new(name, egress, self.limits.clone(), journal, &self.commons));
+        let served = Served::new((id, name), egress, neighbours, self.limits.clone(), journal, &self.commons);
+        let served = Arc::new(served);
         let tasks = TaskTracker::new();
-        let mut listeners = capture.listeners.into_iter();
-        let mut any = false;
+        let (listeners, mut any) = match inlet {
+            Inlet::Listeners(listeners) => (listeners, false),
+            Inlet::Runner => (Vec::new(), true),
+        };
+        let mut listeners = listeners.into_iter();
         while let (Some(tcp), Some(udp)) = (listeners.next(), listeners.next()) {
             let (tcp, udp) = (tcp_listener(tcp)?, udp_socket(udp)?);
             any = true;
@@ -117,6 +143,28 @@ impl Gateway {
         });
         self.table().insert(id, Attached { served, tasks });
         Ok(())
+    }
+
+    /// Serves a connection that was handed in; `to` is what it is said to ask for. Nothing else is believed of it: an
+    /// address that was given to no name is refused like any other. `on_reset` is called when it is broken off; whoever
+    /// holds the other end of the pair then closes it.
+    pub fn incoming(
+        &self,
+        id: u32,
+        to: Option<SocketAddr>,
+        socket: OwnedFd,
+        on_reset: impl FnOnce() + Send + Sync + 'static,
+    ) {
+        let Ok(socket) = Socket::handed(socket, Some(Box::new(on_reset))) else { return };
+        let attached = self.table().get(&id).map(|attached| (Arc::clone(&attached.served), attached.tasks.clone()));
+        let Some((served, tasks)) = attached else { return socket.reset() };
+        admit(served, socket, to, &tasks);
+    }
+
+    /// The answer to a question that was handed in; `None` if it gets none.
+    pub async fn question(&self, id: u32, question: &[u8]) -> Option<Vec<u8>> {
+        let served = self.table().get(&id).map(|attached| Arc::clone(&attached.served))?;
+        names::serve_question(&served, question).await
     }
 
     /// Puts other rules in force; open connections that they forbid are cut. False if there is no such sandbox.
@@ -164,23 +212,27 @@ async fn accept(served: Arc<Served>, listener: TcpListener, tasks: TaskTracker) 
             }
             Err(error) => return error,
         };
-        let places = (
-            Arc::clone(&served.connections).try_acquire_owned(),
-            Arc::clone(&served.all_connections).try_acquire_owned(),
-        );
-        let (Ok(own), Ok(shared)) = places else {
-            let mut record = served.journal.record(Protocol::Tcp, Outcome::Refused);
-            record.reason = Some(Reason::ConnectionLimit);
-            served.journal.note(record);
-            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-            continue;
-        };
-        let served = Arc::clone(&served);
-        tasks.spawn(async move {
-            connection::serve(served, stream).await;
-            drop((own, shared));
-        });
+        let stream = Socket::Tcp(stream);
+        let to = stream.original();
+        admit(Arc::clone(&served), stream, to, &tasks);
     }
+}
+
+/// Serves a connection if there is a place for it.
+fn admit(served: Arc<Served>, stream: Socket, to: Option<SocketAddr>, tasks: &TaskTracker) {
+    let places =
+        (Arc::clone(&served.connections).try_acquire_owned(), Arc::clone(&served.all_connections).try_acquire_owned());
+    let (Ok(own), Ok(shared)) = places else {
+        let mut record = served.journal.record(Protocol::Tcp, Outcome::Refused);
+        record.reason = Some(Reason::ConnectionLimit);
+        served.journal.note(record);
+        stream.reset();
+        return;
+    };
+    tasks.spawn(async move {
+        connection::serve(served, stream, to).await;
+        drop((own, shared));
+    });
 }
 
 /// Errors of one connection, or of a machine that is short of something. Anything else means that nobody listens.

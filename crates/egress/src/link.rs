@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use ipnet::IpNet;
@@ -15,6 +16,8 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::gateway::Settings;
+use crate::neighbours::Neighbour;
+use crate::reason::Reason;
 use crate::record::{Counters, Record};
 
 /// The longest message: a full list of rules fits many times.
@@ -27,11 +30,13 @@ const MAX_DESCRIPTORS: usize = 4;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToGateway {
     Configure(Settings, Asking),
-    /// The listeners come with it.
+    /// Passed listeners come with it.
     Attach {
         id: u32,
+        comes: Comes,
         name: String,
         rules: Rules,
+        neighbours: Vec<Neighbour>,
     },
     Replace {
         id: u32,
@@ -44,6 +49,34 @@ pub(crate) enum ToGateway {
         ask: u32,
         allowed: bool,
     },
+    /// One end of a pair of sockets comes with it, unless there is an error.
+    Reached {
+        ask: u32,
+        error: Option<Reason>,
+    },
+    /// The service's side of a line broke: what came of it is not all.
+    Cut {
+        ask: u32,
+    },
+    /// A relayed connection, one end of a pair of sockets beside it, and what its guest says that it asked for.
+    Incoming {
+        id: u32,
+        number: u64,
+        to: Option<SocketAddr>,
+    },
+    /// A relayed question.
+    Question {
+        id: u32,
+        number: u64,
+        question: Vec<u8>,
+    },
+}
+
+/// How a sandbox's connections come to the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Comes {
+    ByListeners,
+    ByRunner,
 }
 
 /// Whether the runner wants to be asked about names that no rule lists.
@@ -78,6 +111,22 @@ pub(crate) enum FromGateway {
         ask: u32,
         sandbox: String,
         name: String,
+    },
+    /// The sandbox attached under `id` wants a line to a declared port of a neighbour.
+    Reach {
+        ask: u32,
+        id: u32,
+        service: String,
+        port: u16,
+    },
+    /// A relayed connection was broken off, and the program should see that.
+    Cut {
+        number: u64,
+    },
+    /// The answer to a relayed question; empty for none.
+    Answer {
+        number: u64,
+        answer: Vec<u8>,
     },
 }
 

@@ -5,27 +5,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_proto::rr::RData;
+use mutation::{Mutation, mutated};
 use profile::Egress;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UdpSocket};
-use tokio::sync::Semaphore;
+use tokio::net::UdpSocket;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::question::{Kind, MAX_QUERY, Question, for_udp, read_question};
 use crate::reason::Reason;
 use crate::record::{Outcome, Protocol};
 use crate::served::Served;
+use crate::services;
+use crate::socket::Socket;
 use crate::verdict::{Attempt, Verdict, decide, denies_labels};
 
-/// Queries of one sandbox that wait for somebody at the same time.
-const WAITING: usize = 64;
 /// Queries on one TCP connection, and how long it may say nothing.
 const MAX_ON_CONNECTION: usize = 1000;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Serves queries until the socket is of no use any more; returns why.
 pub(crate) async fn serve_udp(served: Arc<Served>, socket: UdpSocket) -> io::Error {
+    #[cfg(feature = "mutations")]
+    if crate::stray::is_watching(&socket) {
+        return crate::stray::forward(&socket).await;
+    }
     let socket = Arc::new(socket);
-    let waiting = Arc::new(Semaphore::new(WAITING));
     let mut buffer = vec![0; MAX_QUERY + 1];
     loop {
         let (count, from) = match socket.recv_from(&mut buffer).await {
@@ -34,25 +38,43 @@ pub(crate) async fn serve_udp(served: Arc<Served>, socket: UdpSocket) -> io::Err
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(error) => return error,
         };
-        let Some(question) = accept(&served, &buffer[..count]) else { continue };
-        let Ok(place) = Arc::clone(&waiting).try_acquire_owned() else {
-            note(&served, Some(&question), Err(Reason::QueryRate));
-            continue;
-        };
+        let Some((question, place)) = admit(&served, &buffer[..count]) else { continue };
         let (served, socket) = (Arc::clone(&served), Arc::clone(&socket));
         tokio::spawn(async move {
-            let ended = served.ended.clone();
-            tokio::select! {
-                bytes = answer(&served, &question) => { let _ = socket.send_to(&for_udp(bytes), from).await; }
-                () = ended.cancelled() => {}
+            if let Some(bytes) = in_life(&served, &question).await {
+                let _ = socket.send_to(&bytes, from).await;
             }
             drop(place);
         });
     }
 }
 
+/// The answer to one query that came as a datagram, if it gets one.
+pub(crate) async fn serve_question(served: &Served, bytes: &[u8]) -> Option<Vec<u8>> {
+    let (question, _place) = admit(served, bytes)?;
+    in_life(served, &question).await
+}
+
+/// A query that is one, comes in time, and has a place.
+fn admit(served: &Served, bytes: &[u8]) -> Option<(Question, OwnedSemaphorePermit)> {
+    let question = accept(served, bytes)?;
+    let Ok(place) = Arc::clone(&served.questions).try_acquire_owned() else {
+        note(served, Some(&question), Err(Reason::QueryRate));
+        return None;
+    };
+    Some((question, place))
+}
+
+/// The answer as a datagram, unless the sandbox ends first.
+async fn in_life(served: &Served, question: &Question) -> Option<Vec<u8>> {
+    tokio::select! {
+        bytes = answer(served, question) => Some(for_udp(bytes)),
+        () = served.ended.cancelled() => None,
+    }
+}
+
 /// Serves queries on one connection; `Err` if it held none.
-pub(crate) async fn serve_tcp(served: &Served, stream: &mut TcpStream) -> Result<(), Reason> {
+pub(crate) async fn serve_tcp(served: &Served, stream: &mut Socket) -> Result<(), Reason> {
     for number in 0..MAX_ON_CONNECTION {
         let nothing = || if number == 0 { Err(Reason::BadQuery) } else { Ok(()) };
         let Ok(Ok(length)) = tokio::time::timeout(SILENCE, stream.read_u16()).await else { return nothing() };
@@ -104,7 +126,13 @@ async fn answer(served: &Served, question: &Question) -> Vec<u8> {
         note(served, Some(question), Err(reason));
         bytes
     };
+    if let Some(bytes) = answer_service(served, question) {
+        return bytes;
+    }
     let rules = served.rules();
+    if mutated(Mutation::ResolverForwards) {
+        let _ = served.outside.look_up(question.query()).await;
+    }
     if let (Egress::Everything { .. }, Kind::Other | Kind::Address) = (&*rules, question.kind) {
         return forward(served, question, &rules).await;
     }
@@ -140,6 +168,27 @@ async fn answer(served: &Served, question: &Question) -> Vec<u8> {
             }
         }
     }
+}
+
+/// The answer to a question for a neighbour, at every level and before any rule: its name is inside the fence, and hides
+/// whatever has it outside.
+fn answer_service(served: &Served, question: &Question) -> Option<Vec<u8>> {
+    let name = question.plain_name()?;
+    let service = served.neighbours.service(&name)?;
+    let refused = question.kind == Kind::Refused;
+    let mut record = served.journal.record(Protocol::Dns, if refused { Outcome::Refused } else { Outcome::Allowed });
+    record.request = Some(question.asked_kind());
+    record.service = Some(service.to_string());
+    record.rule = Some(services::rule(service));
+    record.reason = refused.then_some(Reason::QueryKind);
+    let bytes = match question.kind {
+        Kind::Refused => question.refuse(),
+        Kind::Other => question.answer(None),
+        Kind::Address => question.answer(served.book().address_of_service(&name)),
+    };
+    record.name = Some(name);
+    served.journal.note(record);
+    Some(bytes)
 }
 
 /// Where everything may be reached, real answers are given; names that are denied are still denied.

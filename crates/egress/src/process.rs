@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use profile::Egress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{Gid, Uid};
-use sandbox::Capture;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::gateway::{Gateway, Lost};
-use crate::link::{Asking, FromGateway, Inbox, ToGateway, send};
+use crate::gateway::{Gateway, Inlet, Lost};
+use crate::lines::Lines;
+use crate::link::{Asking, Comes, FromGateway, Inbox, ToGateway, send};
 use crate::record::Record;
 use crate::served::{Asked, Decider};
+use crate::services::Reach;
 
 /// The name by which a program that is this process knows it.
 pub(crate) const PROCESS: &str = "ringfence-gateway";
@@ -83,19 +84,25 @@ async fn work(stream: OwnedFd) -> std::io::Result<()> {
     let Some((ToGateway::Configure(settings, asking), _)) = inbox.receive(&stream).await? else { return Ok(()) };
     let runner = Arc::new(Runner { out: out.clone(), next: AtomicU32::new(1), waiting: Mutex::default() });
     let decider = (asking == Asking::Wanted).then(|| Arc::clone(&runner) as Arc<dyn Decider>);
-    let gateway = match Gateway::new(&settings, decider, record_sender, lost_sender) {
+    let lines = Arc::new(Lines::new(out.clone()));
+    let reach = Some(Arc::clone(&lines) as Arc<dyn Reach>);
+    let gateway = match Gateway::new(&settings, decider, reach, record_sender, lost_sender) {
         Ok(gateway) => Arc::new(gateway),
         Err(error) => {
             let _ = out.send(FromGateway::Failed(error.to_string()));
             drop(out);
-            drop(runner);
+            drop((runner, lines));
             let _ = writer.await;
             return Ok(());
         }
     };
     let _ = out.send(FromGateway::Ready);
     while let Some((message, descriptors)) = inbox.receive(&stream).await? {
-        handle(&gateway, &runner, &out, message, descriptors);
+        match message {
+            ToGateway::Reached { ask, error } => lines.reached(ask, error, descriptors.into_iter().next()),
+            ToGateway::Cut { ask } => lines.cut(ask),
+            message => handle(&gateway, &runner, &out, message, descriptors),
+        }
     }
     // The runner is gone, and with it every sandbox: nothing is left to serve.
     Ok(())
@@ -103,11 +110,14 @@ async fn work(stream: OwnedFd) -> std::io::Result<()> {
 
 fn handle(gateway: &Arc<Gateway>, runner: &Runner, out: &Outgoing, message: ToGateway, descriptors: Vec<OwnedFd>) {
     match message {
-        ToGateway::Configure(..) => {}
-        ToGateway::Attach { id, name, rules } => {
+        ToGateway::Configure(..) | ToGateway::Reached { .. } | ToGateway::Cut { .. } => {}
+        ToGateway::Attach { id, comes, name, rules, neighbours } => {
             let attached = Egress::try_from(rules).and_then(|egress| {
-                let capture = Capture { listeners: descriptors };
-                gateway.attach(id, &name, egress, capture).map_err(|error| error.to_string())
+                let inlet = match comes {
+                    Comes::ByListeners => Inlet::Listeners(descriptors),
+                    Comes::ByRunner => Inlet::Runner,
+                };
+                gateway.attach(id, &name, egress, neighbours, inlet).map_err(|error| error.to_string())
             });
             let _ = out.send(FromGateway::Attached { id, error: attached.err() });
         }
@@ -121,6 +131,19 @@ fn handle(gateway: &Arc<Gateway>, runner: &Runner, out: &Outgoing, message: ToGa
             tokio::spawn(async move {
                 let counters = gateway.detach(id).await.unwrap_or_default();
                 let _ = out.send(FromGateway::Detached { id, counters });
+            });
+        }
+        ToGateway::Incoming { id, number, to } => {
+            if let Some(socket) = descriptors.into_iter().next() {
+                let out = out.clone();
+                gateway.incoming(id, to, socket, move || drop(out.send(FromGateway::Cut { number })));
+            }
+        }
+        ToGateway::Question { id, number, question } => {
+            let (gateway, out) = (Arc::clone(gateway), out.clone());
+            tokio::spawn(async move {
+                let answer = gateway.question(id, &question).await.unwrap_or_default();
+                let _ = out.send(FromGateway::Answer { number, answer });
             });
         }
         ToGateway::Decided { ask, allowed } => runner.decided(ask, allowed),

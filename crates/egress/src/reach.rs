@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use ipnet::IpNet;
+use mutation::{Mutation, mutated};
 
 use crate::reason::Reason;
 
@@ -39,7 +40,7 @@ const METADATA_V6: [Ipv6Addr; 2] =
 fn special_v4(address: Ipv4Addr) -> Option<Reason> {
     let [a, b, c, _] = address.octets();
     if METADATA_V4.contains(&address) {
-        return Some(Reason::AnswerMetadata);
+        return (!mutated(Mutation::MetadataReachable)).then_some(Reason::AnswerMetadata);
     }
     match (a, b, c) {
         (0 | 127, ..) => Some(Reason::AnswerLoopback),

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use mutation::{Mutation, mutated};
 use profile::{AllowRule, Egress, HostName, HostPattern, Port};
 
 use crate::reason::Reason;
@@ -125,6 +126,8 @@ fn decide_name(egress: &Egress, name: &HostName, port: u16) -> Verdict {
 fn check_of(rule: &AllowRule, port: u16) -> Check {
     match rule.port {
         Port::RawTcp(_) => Check::Nothing,
+        _ if port == 443 && mutated(Mutation::NoSniCheck) => Check::Nothing,
+        _ if port != 443 && mutated(Mutation::NoHostCheck) => Check::Nothing,
         Port::WebSocket => Check::Http(Upgrades::WebSocket),
         Port::Web | Port::Https | Port::Http if port == 443 => Check::Tls,
         Port::Web | Port::Https | Port::Http => Check::Http(Upgrades::Refused),
@@ -143,6 +146,7 @@ fn decide_address(egress: &Egress, address: IpAddr) -> Verdict {
     match rules.allow_cidr.iter().find(|net| net.contains(&address)) {
         Some(net) => Verdict::Allowed { rule: net.to_string(), check: Check::Nothing },
         None if matches!(egress, Egress::Everything { .. }) => everything(),
+        None if address.is_ipv6() && mutated(Mutation::Ipv6Open) => everything(),
         None => Verdict::Refused(Reason::RawAddress),
     }
 }

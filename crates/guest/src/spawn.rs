@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use mutation::{Mutation, mutated};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -145,7 +146,10 @@ fn fork_keeper((input, out, err, ends): Ends, prepared: Option<&Prepared>) -> Re
             let own = [&ends.input, &ends.out, &ends.err, &theirs].map(AsRawFd::as_raw_fd);
             // Not dropped: what follows closes them with everything else that is not this command's.
             std::mem::forget((report, input, out, err));
-            close_all_but(&own);
+            end_with_parent();
+            if !mutated(Mutation::LeakedDescriptor) {
+                close_all_but(&own);
+            }
             match prepared {
                 Some(prepared) => keep(prepared, ends, theirs),
                 None => match await_orders(&theirs) {
@@ -154,6 +158,13 @@ fn fork_keeper((input, out, err, ends): Ends, prepared: Option<&Prepared>) -> Re
                 },
             }
         }
+    }
+}
+
+/// Whoever is in a pid namespace of the guest's own ends with it. Where tests take that away, this sees to it.
+fn end_with_parent() {
+    if mutated(Mutation::HostPid) {
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     }
 }
 
@@ -307,6 +318,7 @@ fn become_command(prepared: &Prepared, ends: &ChildEnds) -> Errno {
 
 fn set_up(prepared: &Prepared, ends: &ChildEnds) -> Result<(), Errno> {
     setsid()?;
+    end_with_parent();
     if ends.kind == Kind::Terminal {
         rustix::process::ioctl_tiocsctty(&ends.input)?;
     }

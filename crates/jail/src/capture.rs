@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 
+use mutation::{Mutation, mutated};
 use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
@@ -24,6 +25,10 @@ const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd72, 0x696e, 0x6766, 0, 0, 0, 0, 1);
 pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// `lo` is the first interface of every namespace.
 const LOOPBACK: u32 = 1;
+/// Where the guest listens that relays: above the ports that the kernel gives to whoever asks for any.
+pub const RELAY_TCP: u16 = 61_953;
+/// The same for queries.
+pub const RELAY_UDP: u16 = 61_954;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
@@ -56,16 +61,25 @@ struct Sayings {
 }
 
 impl Sayings {
-    fn new(port: u16, own: &[IpAddr]) -> Self {
-        let v6 = own.iter().any(IpAddr::is_ipv6).then_some((port, port));
-        let mut rules = nftables::batch(Ports { tcp4: port, udp4: port, v6 });
+    fn new(ports: Ports) -> Self {
+        let mut rules = nftables::batch(ports);
         let mut routes = Batch::default();
-        for own in own {
-            route_to_loopback(&mut routes, *own);
+        route_to_loopback(&mut routes, OWN_V4.into());
+        if ports.v6.is_some() {
+            route_to_loopback(&mut routes, OWN_V6.into());
         }
         rules.acknowledge_the_last();
         routes.acknowledge_the_last();
         Self { rules, routes }
+    }
+
+    /// Brings everything that is sent to these ports.
+    fn say(&self, proc: &Path) -> io::Result<()> {
+        // Rules first: at no moment does a route lead to where nothing watches.
+        send(libc::NETLINK_NETFILTER, &self.rules)?;
+        send(libc::NETLINK_ROUTE, &self.routes)?;
+        let settings = open(proc.join("sys/net/netfilter"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        TIMEOUTS.into_iter().try_for_each(|(name, value)| set(&settings, name, value))
     }
 }
 
@@ -73,16 +87,18 @@ impl Captor {
     pub(crate) fn new() -> Self {
         // One of those that the kernel gives to whoever asks for any, so that no program counts on it.
         let port = 32_768 + u16::try_from(RandomState::new().build_hasher().finish() % 28_000).unwrap_or(0);
-        let with_v6 = Sayings::new(port, &[OWN_V4.into(), OWN_V6.into()]);
-        Self { port, with_v6, without_v6: Sayings::new(port, &[OWN_V4.into()]) }
+        let sayings = |v6: Option<(u16, u16)>| Sayings::new(Ports { tcp4: port, udp4: port, v6 });
+        Self { port, with_v6: sayings(Some((port, port))), without_v6: sayings(None) }
     }
 
     /// Captures the network namespace that this process is in; `proc` is where its /proc is mounted.
     pub(crate) fn set_up(&self, proc: &Path) -> io::Result<Listeners> {
-        let v4 = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.port);
-        let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.port);
+        // In the host's own namespace it may be somebody's.
+        let port = if mutated(Mutation::HostNetwork) { 0 } else { self.port };
+        let v4 = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+        let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port);
         let mut listeners = vec![tcp(v4)?, udp(v4)?];
-        let Sayings { rules, routes } = match (tcp(v6), udp(v6)) {
+        let sayings = match (tcp(v6), udp(v6)) {
             (Ok(tcp6), Ok(udp6)) => {
                 listeners.extend([tcp6, udp6]);
                 &self.with_v6
@@ -90,15 +106,22 @@ impl Captor {
             // Without IPv6 there is nothing to capture: a program's attempt fails at once.
             _ => &self.without_v6,
         };
-        // Rules first: at no moment does a route lead to where nothing watches.
-        send(libc::NETLINK_NETFILTER, rules)?;
-        send(libc::NETLINK_ROUTE, routes)?;
-        let settings = open(proc.join("sys/net/netfilter"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        for (name, value) in TIMEOUTS {
-            set(&settings, name, value)?;
+        #[cfg(feature = "mutations")]
+        crate::mutated::watch_datagrams(&mut listeners)?;
+        if mutated(Mutation::HostNetwork) {
+            // Nobody but the host's root may make rules there.
+            return Ok(listeners);
         }
+        sayings.say(proc)?;
         Ok(listeners)
     }
+}
+
+/// Captures it for a guest that will listen at its own ports before anything else runs here.
+pub(crate) fn set_up_relayed(proc: &Path) -> io::Result<()> {
+    // Where there is IPv6, one can listen on its loopback.
+    let v6 = tcp(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 0)).is_ok().then_some((RELAY_TCP, RELAY_UDP));
+    Sayings::new(Ports { tcp4: RELAY_TCP, udp4: RELAY_UDP, v6 }).say(proc)
 }
 
 /// Where another engine made the container, the file may only be read: then that engine must have set it.

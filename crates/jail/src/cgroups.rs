@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::attempt;
+use mutation::{Mutation, mutated};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, unlinkat};
 
 /// How long groups of processes that are dying may take to become empty.
@@ -204,7 +205,7 @@ impl Parents {
                 openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             });
             let written = made.map_err(io::Error::from).and_then(|directory| {
-                for controller in controllers {
+                for controller in controllers.iter().filter(|controller| !is_unbounded(controller)) {
                     for (index, (file, value)) in limits.settings(*version, controller).iter().enumerate() {
                         let result = write_at(&directory, file, value);
                         // The first setting is the limit itself, and swap would be a way around it; the rest depends on
@@ -286,6 +287,12 @@ fn remove_stale_trials(directory: &Path) {
             let _ = fs::remove_dir(entry.path());
         }
     }
+}
+
+/// Whether tests take this limit away.
+fn is_unbounded(controller: &str) -> bool {
+    (controller == "memory" && mutated(Mutation::NoMemoryLimit))
+        || (controller == "pids" && mutated(Mutation::NoPidsLimit))
 }
 
 /// Whether this host swaps at all; the list has a line of titles.

@@ -15,6 +15,8 @@ mod filter;
 mod kvm;
 mod landlock;
 mod layer;
+#[cfg(feature = "mutations")]
+mod mutated;
 mod netlink;
 mod nftables;
 pub mod probe;

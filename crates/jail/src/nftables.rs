@@ -3,6 +3,8 @@
 //!
 //! What is dropped or stays inside is dropped *before* connection tracking: its table is the host's memory.
 
+use mutation::{Mutation, mutated};
+
 use crate::netlink::{APPEND, Answer, Batch, CREATE, NESTED, attributes, number, text};
 
 const SUBSYSTEM: u16 = 10; // NFNL_SUBSYS_NFTABLES
@@ -170,6 +172,9 @@ fn raw_rules(ports: Ports) -> Vec<Vec<Expression>> {
     rules.push([protocol(TCP), vec![accept()]].concat());
     rules.push([protocol(UDP), target_port(DNS), vec![too_fast(), drop()]].concat());
     rules.push([protocol(UDP), target_port(DNS), vec![accept()]].concat());
+    if mutated(Mutation::UdpOpen) {
+        rules.push([family(IPV4), protocol(UDP), vec![accept()]].concat());
+    }
     rules
 }
 

@@ -210,10 +210,12 @@ pub(crate) fn close_all_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Executes the program behind a descriptor with an empty environment; returns only if that failed.
+/// Executes the program behind a descriptor with an empty environment, but for a mutation in a build that has any; returns
+/// only if that failed.
 pub(crate) fn exec_descriptor(program: impl AsFd, name: &CStr, argument: Option<&CStr>) -> io::Error {
     let argv = [name.as_ptr(), argument.map_or(std::ptr::null(), CStr::as_ptr), std::ptr::null()];
-    let env: [*const c_char; 1] = [std::ptr::null()];
+    let entries = mutation::environment();
+    let env: Vec<*const c_char> = entries.iter().map(|entry| entry.as_ptr()).chain([std::ptr::null()]).collect();
     // WHY: the program has no path in the sandbox.
     // SAFETY: both arrays end with a null pointer and outlive the call.
     unsafe {

@@ -5,4 +5,4 @@
 
 pub use crate::problem::nearest_word;
 pub use crate::reader::{Complaints, Fields, parsed, text};
-pub use crate::yaml::{Key, Node, Value, parse};
+pub use crate::yaml::{Key, Node, TruthWords, Value, parse, parse_with};

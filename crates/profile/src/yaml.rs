@@ -63,14 +63,29 @@ impl Value {
     }
 }
 
+/// Which words are truth values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TruthWords {
+    /// `true` and `false`, and also `yes`, `no`, `on`, `off`: what people mean in our own documents.
+    Many,
+    /// `true` and `false` alone: what files of others mean, in which `no` can be a text.
+    Two,
+}
+
 /// Reads one document of at most [`MAX_DOCUMENT_BYTES`].
 pub fn parse(text: &str) -> Result<Node, Problem> {
+    parse_with(text, TruthWords::Many)
+}
+
+/// The same with a say in what a truth value is.
+pub fn parse_with(text: &str, truth: TruthWords) -> Result<Node, Problem> {
     if text.len() > MAX_DOCUMENT_BYTES {
         return Err(Problem::new(format!("the document is larger than {MAX_DOCUMENT_BYTES} bytes"))
             .hint("a document is a page; data sets go into files of their own"));
     }
     // The parser's own budget bounds depth, aliases and events.
-    serde_saphyr::from_str::<Spanned<Value>>(text).map(Node::from).map_err(|error| {
+    let options = serde_saphyr::options! { strict_booleans: truth == TruthWords::Two };
+    serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options).map(Node::from).map_err(|error| {
         let place = error.location().map(place);
         let message = error.without_snippet().to_string();
         // The parser repeats the places at the end of its message.
@@ -164,6 +179,16 @@ mod tests {
     fn every_value_knows_its_place() {
         let node = parse("a: 1\nb:\n  - x\n  - {c: ~}\n").unwrap();
         insta::assert_debug_snapshot!(node);
+    }
+
+    #[test]
+    fn a_no_can_be_a_text() {
+        let value = |truth| match parse_with("a: no", truth).unwrap().value {
+            Value::Map(entries) => entries[0].1.value.clone(),
+            other => other,
+        };
+        assert_eq!(value(TruthWords::Many), Value::Bool(false));
+        assert_eq!(value(TruthWords::Two), Value::Text("no".into()));
     }
 
     #[test]

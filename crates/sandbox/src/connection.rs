@@ -1,4 +1,5 @@
-//! A TCP connection that is opened inside a sandbox and used outside of it.
+//! A TCP connection inside a sandbox that is used outside of it: one that its guest opened for us, or that a program
+//! opened and its guest relays.
 //!
 //! The guest connects, so that the sandbox's own network decides what can be reached; there is no socket of ours. What is
 //! under way is bounded in both directions: by the window for what comes, by the window and one chunk for what goes.
@@ -39,7 +40,7 @@ pub enum DialError {
 
 type Sending = Pin<Box<dyn Future<Output = Result<(), SessionError>> + Send>>;
 
-/// A connection from inside a sandbox. Dropping it closes it.
+/// A connection from inside a sandbox. Dropping it closes it; before its writing side was shut down, that breaks it off.
 pub struct Connection {
     running: Running,
     input: Input,
@@ -65,19 +66,23 @@ impl std::fmt::Debug for Connection {
     }
 }
 
+impl Session {
+    /// Opens a TCP connection from inside, by the sandbox's own resolver and network. `deadline` is for its opening.
+    pub async fn dial(&self, host: &str, port: u16, deadline: Duration) -> Result<Connection, DialError> {
+        Connection::open(self, host, port, deadline).await
+    }
+}
+
 impl Connection {
-    pub(crate) async fn open(session: &Session, host: &str, port: u16, deadline: Duration) -> Result<Self, DialError> {
+    async fn open(session: &Session, host: &str, port: u16, deadline: Duration) -> Result<Self, DialError> {
         if host.len() > MAX_HOST {
             let message = String::from("this is neither a name nor an address");
             return Err(DialError::Failed { why: DialFailure::Invalid, message });
         }
         let (host, timeout_ms) = (host.to_owned(), u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
-        let mut running = session.begin(|id| Host::Dial { id, host, port, timeout_ms })?;
+        let mut running = session.begin_link(|id, window| Host::Dial { id, host, port, timeout_ms, window })?;
         match tokio::time::timeout(deadline.saturating_add(PATIENCE), running.next()).await {
-            Ok(Event::Connected) => {
-                let input = running.input();
-                Ok(Self { running, input, chunk: Vec::new(), at: 0, end: End::NotYet, sending: None, shut: false })
-            }
+            Ok(Event::Connected) => Ok(Self::over(running)),
             Ok(Event::DialFailed(why, message)) => Err(DialError::Failed { why, message }),
             Ok(Event::Gone(error)) => Err(error.into()),
             Ok(_) => Err(SessionError::Died("its guest answered a call with something else".into()).into()),
@@ -88,6 +93,12 @@ impl Connection {
         }
     }
 
+    /// One that stands.
+    pub(crate) fn over(running: Running) -> Self {
+        let input = running.input();
+        Self { running, input, chunk: Vec::new(), at: 0, end: End::NotYet, sending: None, shut: false }
+    }
+
     /// Sees what is on its way out off.
     fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(sending) = &mut self.sending else { return Poll::Ready(Ok(())) };
@@ -95,6 +106,16 @@ impl Connection {
         self.sending = None;
         // The connection is over: why, the reading side knows.
         Poll::Ready(sent.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error.to_string())))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Both sides have said everything: the guest ends it when the other side has taken it. An order to end it now
+        // would overtake what is still on its way.
+        if self.shut && self.sending.is_none() && matches!(self.end, End::Clean) {
+            self.running.leave();
+        }
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jail::cgroups::Limits;
-use jail::zygote::{Image, Mount, Network, Spec, raise_descriptor_limit};
+use jail::zygote::{Image, Mount, Network, RELAY_TCP, RELAY_UDP, Spec, raise_descriptor_limit};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
 use crate::helpers::{Helper, Helpers, Wanted, lock};
+use crate::relay::Relay;
 use crate::sandbox::{Backing, Sandbox, StartError};
-use crate::session::Session;
+use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
 
 /// Files per byte of disk: enough for source trees, few enough that an inode bomb ends early.
@@ -51,12 +52,14 @@ pub enum System {
     Of(Snapshot),
 }
 
-/// The listeners on which everything that a sandbox sends lands: TCP, UDP, and the same for IPv6 where there is any.
-/// Whoever holds them is the sandbox's whole network; when the last holder is gone, nothing answers.
+/// Where everything that a sandbox sends lands. Whoever holds it is the sandbox's whole network; when the last holder is
+/// gone, nothing answers.
 #[derive(Debug)]
-pub struct Capture {
-    /// Their descriptors, in that order.
-    pub listeners: Vec<OwnedFd>,
+pub enum Capture {
+    /// The descriptors of listeners: TCP, UDP, and the same for IPv6 where there is any. Empty: nobody can be behind it.
+    Passed(Vec<OwnedFd>),
+    /// The guest holds them, and relays what arrives.
+    Relayed(Relay),
 }
 
 /// The embedded engine of one run. Cloning it shares the helper; the last clone ends it and every sandbox.
@@ -133,15 +136,14 @@ impl Containers {
     /// Creates a sandbox; the capture is empty unless the request asks for one.
     pub async fn create_captured(&self, request: Request) -> Result<(Sandbox, Capture), StartError> {
         for mount in &request.mounts {
-            check_source(Path::new(&mount.source))
-                .map_err(|why| StartError::Mount { path: mount.source.clone(), why })?;
+            check_mount(&mount.source)?;
         }
         check_image(&request.image)?;
         let keeper = match &request.begin_with {
             Some(snapshot) => Some(snapshot.keeper(&self.helpers.all())?),
             None => None,
         };
-        let (id, disk) = (self.next.fetch_add(1, Ordering::Relaxed), request.disk);
+        let (id, disk, network) = (self.next.fetch_add(1, Ordering::Relaxed), request.disk, request.network);
         let helper = |error: std::io::Error| StartError::Helper(error);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| helper(errno.into()))?;
@@ -178,9 +180,29 @@ impl Containers {
         let (maker, created) = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
         let created = created?;
         let held = Held { helper: maker, id, disk };
-        // The helper has seen it become the guest, with everything that holds it.
-        let session = Session::open_at_once(stream);
-        Ok((Sandbox::new(session, Box::new(held)), Capture { listeners: created.listeners }))
+        // From here on the sandbox is held: whatever fails ends it.
+        let mut held = Some(held);
+        let opened = async {
+            // The helper has seen it become the guest, with everything that holds it.
+            let session = Session::open_at_once(stream);
+            let capture = match network {
+                Network::Relayed => Capture::Relayed(session.relay(RELAY_TCP, RELAY_UDP).await?),
+                Network::Loopback | Network::Captured => Capture::Passed(created.listeners),
+            };
+            Ok::<_, SessionError>((session, capture))
+        };
+        match opened.await {
+            Ok((session, capture)) => match held.take() {
+                Some(held) => Ok((Sandbox::new(session, Box::new(held)), capture)),
+                None => Err(helper(std::io::Error::from(std::io::ErrorKind::NotFound))),
+            },
+            Err(error) => {
+                if let Some(mut held) = held.take() {
+                    let _ = tokio::task::spawn_blocking(move || held.stop()).await;
+                }
+                Err(error.into())
+            }
+        }
     }
 }
 
@@ -206,6 +228,11 @@ fn check_place(source: &Path) -> Result<std::path::PathBuf, String> {
     let text = format!("{}:/x", resolved.display());
     text.parse::<profile::Mount>().map_err(|error| error.to_string())?;
     Ok(resolved)
+}
+
+/// Refuses a host path that must not be shown inside: the host's own places, and what is or holds a socket.
+pub fn check_mount(source: &str) -> Result<(), StartError> {
+    check_source(Path::new(source)).map_err(|why| StartError::Mount { path: source.to_owned(), why })
 }
 
 /// Refuses a source that is, or holds, a socket: a read-only mount does not stop a connection to one.

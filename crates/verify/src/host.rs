@@ -78,7 +78,8 @@ pub(crate) async fn probe(
     }
 }
 
-async fn namespace(kind: &str, inside: &Sandbox) -> Result<Finding, SessionError> {
+/// Whether the namespace of this kind is another than the runner's.
+pub(crate) async fn namespace(kind: &str, inside: &Sandbox) -> Result<Finding, SessionError> {
     let path = format!("/proc/self/ns/{kind}");
     let Ok(own) = std::fs::read_link(&path) else {
         return Ok(Finding::unknown("the runner's own namespace is not shown"));
@@ -177,17 +178,35 @@ async fn read_only(paths: &[&str], inside: &Sandbox, witness: &Sandbox) -> Resul
     Ok(Finding::pass(shown.join("; ")))
 }
 
-/// Who is mapped to the host's root may change what is the host's root's. The mode is the one that every system has.
+/// Devices that every sandbox has of the host, and the mode that they have on every system.
+const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICE_MODE: u32 = 0o666;
+
+/// A device that is the host's root's: other programs may have given one away.
+fn device_of_root() -> Option<&'static str> {
+    use std::os::unix::fs::MetadataExt as _;
+    let is_roots = |found: std::fs::Metadata| found.uid() == 0 && found.mode() & 0o7777 == DEVICE_MODE;
+    DEVICES.into_iter().find(|path| std::fs::symlink_metadata(path).is_ok_and(is_roots))
+}
+
+/// Who is mapped to the host's root may change what is the host's root's.
 async fn host_root(inside: &Sandbox, witness: &Sandbox) -> Result<Finding, SessionError> {
-    const MODE: u64 = 0o666;
-    let path = Argument::Bytes(b"/dev/null\0".to_vec());
-    let change = || Attempt::Call { number: libc::SYS_chmod, arguments: vec![path.clone(), Argument::Number(MODE)] };
+    let Some(device) = device_of_root() else {
+        return Ok(Finding::unknown("no device belongs to the host's root"));
+    };
+    let path = Argument::Bytes([device.as_bytes(), b"\0"].concat());
+    let change = || Attempt::Call {
+        number: libc::SYS_chmod,
+        arguments: vec![path.clone(), Argument::Number(DEVICE_MODE.into())],
+    };
     let (tried, without) = tokio::try_join!(attempt(inside, change()), attempt(witness, change()))?;
     let is_root = rustix::process::geteuid().is_root();
     Ok(match (&tried, &without) {
-        (Tried::Answered(Attempted::Returned(_)), _) => Finding::fail("the mode of /dev/null was set"),
-        (_, Tried::Answered(Attempted::Returned(_))) => Finding::pass(format!("{}; the runner may", words(&tried))),
-        _ if !is_root => Finding::pass(format!("{}; the runner is not root either", words(&tried))),
+        (Tried::Answered(Attempted::Returned(_)), _) => Finding::fail(format!("the mode of {device} was set")),
+        (_, Tried::Answered(Attempted::Returned(_))) => {
+            Finding::pass(format!("{device}: {}; the runner may", words(&tried)))
+        }
+        _ if !is_root => Finding::pass(format!("{device}: {}; the runner is not root either", words(&tried))),
         _ => Finding::unknown(format!("{}, without: {}", words(&tried), words(&without))),
     })
 }

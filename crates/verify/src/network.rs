@@ -16,8 +16,9 @@ use crate::world::{FORBIDDEN, ZONE, address_of};
 const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// How long a connection may take: the gateway answers at once, or not at all.
 const CONNECTION: u64 = 3000;
-/// How long silence is listened to.
-const SILENCE: u64 = 150;
+/// How long silence is listened to. What arrives at a canary is in its journal, however late an answer would come; only an
+/// echo has no journal, and comes back in the kernel, whoever waits for a processor.
+const SILENCE: u64 = 50;
 
 /// To whom.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::network::{self, Exchange, Expected, Said};
-use crate::probe::{Finding, Probe, Way};
+use crate::probe::{Finding, Probe, Verdict, Way};
 use crate::run::VerifyError;
 use crate::scene::Scene;
 use crate::zones::{Zone, altered};
@@ -92,7 +92,13 @@ pub(crate) async fn hosts(
     let elsewhere = |way: Way| matches!(way, Way::Bound(_) | Way::Network(_) | Way::Sibling);
     let work = probes.iter().filter(|probe| !elsewhere(probe.way)).map(|probe| {
         let (way, inside, witness, scene) = (probe.way, Arc::clone(inside), Arc::clone(witness), Arc::clone(scene));
-        (probe.id, async move { or_unknown(host::probe(way, &inside, &witness, &scene).await) })
+        let control = probe.control;
+        (probe.id, async move {
+            match scene.unclaimed(control) {
+                Some(why) => Finding::unclaimed(why),
+                None => or_unknown(host::probe(way, &inside, &witness, &scene).await),
+            }
+        })
     });
     side_by_side(work.collect(), ticker).await.into_iter().collect()
 }
@@ -106,11 +112,21 @@ pub(crate) async fn exchanges(
 ) -> Exchanged {
     let mut work = Vec::new();
     for (number, place) in places.iter().enumerate() {
+        let own = or_unknown(host::namespace("net", &place.inside).await);
+        // In the runner's network, what is meant for our canaries would go out into the real one.
+        let unserved = (own.verdict != Verdict::Pass).then(|| {
+            Finding::unknown(format!("not tried: the sandbox's network is not shown to be its own: {}", own.evidence))
+        });
         for probe in probes {
             let Way::Network(exchange) = probe.way else { continue };
             let (inside, witness, zone) = (Arc::clone(&place.inside), Arc::clone(witness), place.zone.clone());
-            let key = (probe.id, number);
-            work.push((key, async move { one(exchange, &zone, &inside, &witness, v6).await }));
+            let (key, unserved) = ((probe.id, number), unserved.clone());
+            work.push((key, async move {
+                match unserved {
+                    Some(finding) => Tried::Not(finding),
+                    None => one(exchange, &zone, &inside, &witness, v6).await,
+                }
+            }));
         }
     }
     side_by_side(work, ticker).await.into_iter().collect()

@@ -1,4 +1,4 @@
-//! The bytes of protocol version 4. If this changes, raise `PROTOCOL_VERSION`.
+//! The bytes of protocol version 5. If this changes, raise `PROTOCOL_VERSION`.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
@@ -22,7 +22,7 @@ fn host_messages() -> Vec<Host> {
     let looks = [Look::Stat, Look::List, Look::Readable, Look::Writable];
     let looks = looks.map(|look| Host::LookWithin { id, within: within.clone(), look });
     let mut messages = vec![
-        Host::Hello { version: 4 },
+        Host::Hello { version: 5 },
         Host::Exec { id, exec },
         Host::Input { id, bytes: b"in".to_vec() },
         Host::InputEnd { id },
@@ -37,17 +37,24 @@ fn host_messages() -> Vec<Host> {
         Host::Shutdown {},
         Host::Pause { id },
         Host::Resume { id },
+        Host::EndAll { id },
         Host::Save { id },
         Host::ReadWithin { id, within: within.clone(), limit: 100 },
         Host::WriteWithin { id, within: within.clone(), permissions: 0o644 },
     ];
     messages.extend(looks);
-    messages.push(Host::Dial { id, host: "www.example.org".into(), port: 443, timeout_ms: 10_000 });
+    messages.push(Host::Dial { id, host: "www.example.org".into(), port: 443, timeout_ms: 10_000, window: 65_536 });
     let (user, timeout_ms) = (User::Default, 2000);
     let call = Attempt::Call { number: 165, arguments: vec![Argument::Number(300), Argument::Bytes(b"x\0".to_vec())] };
     let tcp = Attempt::Tcp { to: "198.51.100.7:443".parse().unwrap(), send: b"hi".to_vec(), timeout_ms };
     let attempts = [call, tcp, Attempt::Descriptors].map(|attempt| (attempt, user.clone()));
     messages.extend(attempts.map(|(attempt, user)| Host::Attempt { id, attempt, user, timeout_ms }));
+    messages.extend([
+        Host::Relay { id, tcp: 61_953, udp: 61_954 },
+        Host::Accept { id, window: 65_536 },
+        Host::Query { id },
+        Host::Answer { id, answer: b"dns".to_vec() },
+    ]);
     messages
 }
 
@@ -55,7 +62,7 @@ fn guest_messages() -> Vec<Guest> {
     let id = 7;
     let stat = Stat { kind: FileKind::File, size: 5, permissions: 0o644 };
     let mut messages = vec![
-        Guest::Hello { version: 4 },
+        Guest::Hello { version: 5 },
         Guest::Output { id, stream: Stream::Out, bytes: b"out".to_vec() },
         Guest::Output { id, stream: Stream::Err, bytes: b"err".to_vec() },
         Guest::Done { id, bytes: 5 },
@@ -69,6 +76,10 @@ fn guest_messages() -> Vec<Guest> {
         Guest::Connected { id },
         Guest::DialFailed { id, why: DialFailure::Refused, message: "no".into() },
         Guest::OutputEnd { id },
+        Guest::Accepted { id, to: None },
+        Guest::Accepted { id, to: Some("198.18.1.0:443".parse().unwrap()) },
+        Guest::Accepted { id, to: Some("[2606:2800::1]:80".parse().unwrap()) },
+        Guest::Asked { id, question: b"dns".to_vec() },
     ];
     let outcomes = [
         Outcome::Exited(3),
@@ -107,7 +118,7 @@ fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
 }
 
 #[test]
-fn version_4() {
+fn version_5() {
     insta::assert_snapshot!("host", golden(&host_messages()));
     insta::assert_snapshot!("guest", golden(&guest_messages()));
 }

@@ -118,6 +118,8 @@ impl Zygote {
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", zygote.as_raw_fd()));
         command.arg0("ringfence-zygote").env_clear().current_dir("/");
+        mutation::announce();
+        mutation::pass_on(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Self { child: spawn_at_3(command, &theirs)?, socket })
     }

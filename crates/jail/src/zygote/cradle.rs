@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
 use libc::sock_filter;
+use mutation::{Mutation, mutated};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, open};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_change, unmount,
@@ -21,7 +22,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use super::client::{Session, inherit_at_3};
-use super::devices::DEVICES;
+use super::devices;
 use super::inside::{self, Inside, Nodes};
 use super::protocol::{Network, receive, send};
 use crate::capture::Captor;
@@ -40,7 +41,7 @@ pub(super) const NEW_DEV: &str = "/dev";
 pub(super) const NOTHING: &str = "/nothing";
 pub(super) const HOST_DEVICES: &str = "/devices";
 /// The kernel lets a user namespace mount a /proc only where one can be seen in full.
-const HOST_PROC: &str = "/visible";
+pub(super) const HOST_PROC: &str = "/visible";
 /// Where the cradle's root is made, on the host: as the zygote's workshop.
 const PLACE: &str = "/run";
 
@@ -72,6 +73,7 @@ impl Cradle {
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).env_clear().current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        mutation::pass_on(&mut command);
         inherit_at_3(&mut command, &theirs, Session::Ours);
         Ok(Self { process: command.spawn()?, socket })
     }
@@ -156,12 +158,13 @@ fn bear(
     let mut descriptors = descriptors.into_iter();
     let orders = descriptors.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
     let born_in = if order.is_born_in_group { descriptors.next() } else { None };
+    let unless = |mutation: Mutation, namespace: i32| if mutated(mutation) { 0 } else { namespace };
     let namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWNET
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS;
+        | unless(Mutation::HostPid, libc::CLONE_NEWPID)
+        | unless(Mutation::HostNetwork, libc::CLONE_NEWNET)
+        | unless(Mutation::HostIpc, libc::CLONE_NEWIPC)
+        | unless(Mutation::HostUts, libc::CLONE_NEWUTS);
     // SAFETY: the cradle never has more than one thread.
     match unsafe { syscalls::clone_into(namespaces | libc::CLONE_PARENT, born_in.as_ref().map(|group| group.as_fd())) }?
     {
@@ -193,7 +196,7 @@ fn make_place() -> io::Result<()> {
     let hidden = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("tmpfs", within(NOTHING), "tmpfs", hidden, c"mode=555,size=4k,nr_inodes=1")?;
     mount_bind_recursive("/proc", within(HOST_PROC))?;
-    for (name, ..) in DEVICES {
+    for (name, ..) in devices::all() {
         let node = within(HOST_DEVICES).join(name);
         drop(open(&node, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
         mount_bind(Path::new("/dev").join(name), &node)?;

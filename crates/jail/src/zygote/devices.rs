@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
+use mutation::{Mutation, mutated};
 use rustix::fs::{CWD, FileType, Mode, OFlags, makedev, mkdirat, mknodat, open, symlinkat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
@@ -18,8 +19,10 @@ use super::cradle::HOST_DEVICES;
 use crate::syscalls;
 
 /// Device nodes that a program may expect and that give nothing away; all of them are character devices.
-pub(super) const DEVICES: [(&str, u32, u32); 6] =
+const DEVICES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+/// One that would: the kernel's messages.
+const KMSG: (&str, u32, u32) = ("kmsg", 1, 11);
 /// Links that a program may expect in /dev.
 const LINKS: [(&str, &str); 5] = [
     ("ptmx", "pts/ptmx"),
@@ -28,6 +31,11 @@ const LINKS: [(&str, &str); 5] = [
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
 ];
+
+/// All devices of a sandbox.
+pub(super) fn all() -> impl Iterator<Item = (&'static str, u32, u32)> {
+    DEVICES.into_iter().chain(mutated(Mutation::DeviceNode).then_some(KMSG))
+}
 
 /// Whether nodes can be made in this directory. One is.
 pub(super) fn can_make_nodes(workshop: &Path) -> bool {
@@ -41,7 +49,7 @@ pub(super) fn with_nodes(owner: u32) -> io::Result<OwnedFd> {
     // The creation mask does not apply to what we mean.
     let mask = umask(Mode::empty());
     let made = syscalls::with_file_owner(owner, || {
-        for (name, major, minor) in DEVICES {
+        for (name, major, minor) in all() {
             let mode = Mode::from_raw_mode(0o666);
             mknodat(&dev, name, FileType::CharacterDevice, mode, makedev(major, minor))?;
         }
@@ -55,7 +63,7 @@ pub(super) fn with_nodes(owner: u32) -> io::Result<OwnedFd> {
 pub(super) fn with_mounts(place: &Path) -> io::Result<()> {
     let dev = device_files(&[])?;
     move_mount(&dev, c"", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    for (name, ..) in DEVICES {
+    for (name, ..) in all() {
         let path = place.join(name);
         drop(open(&path, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
         mount_bind(Path::new(HOST_DEVICES).join(name), &path)?;

@@ -14,6 +14,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use mutation::{Mutation, mutated};
 use rustix::fs::CWD;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -22,7 +23,7 @@ use rustix::mount::{
 
 use super::home::{Home, MASK, Rights, SYNTHETIC, WORKSHOP};
 use super::inside::Nodes;
-use super::protocol::{Image, Network, Spec};
+use super::protocol::{Image, Mount, Network, Spec};
 use super::shield::{self, Cover};
 use super::snapshot::{Frozen, Writable};
 use super::{During as _, Trouble, devices, synthetic};
@@ -96,7 +97,9 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     }
     let bench = Bench { path: Path::new(WORKSHOP).join(format!("box-{}", spec.id)), attached: 0 };
     fs::create_dir(&bench.path).during("making the sandbox's directory")?;
-    let options = format!("mode=755,size={},nr_inodes={}", spec.disk, spec.inodes);
+    // For the kernel, 0 is no limit.
+    let (disk, inodes) = if mutated(Mutation::NoDiskLimit) { (0, 0) } else { (spec.disk, spec.inodes) };
+    let options = format!("mode=755,size={disk},nr_inodes={inodes}");
     let options = CString::new(options).unwrap_or_default();
     mount("tmpfs", &bench.path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
         .during("mounting the writable layer")?;
@@ -130,7 +133,9 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     if workshop.home.nodes == Nodes::Given {
         tree.push(("dev".into(), devices::with_nodes(owner).during("making /dev")?));
     }
-    for wanted in &spec.mounts {
+    let unwanted =
+        mutated(Mutation::HostMount).then(|| Mount { source: "/tmp".into(), target: "/tmp".into(), writable: true });
+    for wanted in spec.mounts.iter().chain(&unwanted) {
         let shown = detached(Path::new(&wanted.source), true).during("opening a mount's source")?;
         let set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | if wanted.writable { 0 } else { MOUNT_ATTR_RDONLY };
         syscalls::mount_setattr(&shown, set, None, true).during("restricting a mount")?;
@@ -237,7 +242,7 @@ impl Layers<'_> {
             fs::set_permissions(place(part), fs::Permissions::from_mode(0o755)).during("making a layer")?;
             self.give(&place(part)).during("giving a layer to the sandbox")?;
         }
-        if self.network == Network::Captured {
+        if self.network != Network::Loopback {
             match name {
                 // Where /etc is a mount of its own, it is there that programs look.
                 "root" if covers.is_empty() => self.name_server(&place("upper").join("etc")),

@@ -9,16 +9,19 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use libc::sock_filter;
+use mutation::{Mutation, mutated};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2};
-use rustix::mount::{MountAttrFlags, MoveMountFlags, UnmountFlags, mount_bind, move_mount, unmount};
+use rustix::mount::{
+    MountAttrFlags, MoveMountFlags, UnmountFlags, mount_bind, mount_bind_recursive, move_mount, unmount,
+};
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
-use super::cradle::{HOST_DEVICES, NAME, NEW_DEV, NEW_PROC, NEW_ROOT, NOTHING};
+use super::cradle::{HOST_DEVICES, HOST_PROC, NAME, NEW_DEV, NEW_PROC, NEW_ROOT, NOTHING};
 use super::protocol::{Network, receive, receive_long, send};
 use super::{During as _, Trouble, devices};
-use crate::capture::Captor;
+use crate::capture::{self, Captor};
 use crate::landlock;
 use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
 
@@ -123,6 +126,7 @@ fn kept() -> CapabilitySet {
         | CapabilitySet::SETPCAP
         | CapabilitySet::NET_BIND_SERVICE
         | CapabilitySet::AUDIT_WRITE
+        | if mutated(Mutation::KeptCapability) { CapabilitySet::NET_ADMIN } else { CapabilitySet::empty() }
 }
 
 /// Becomes the guest, or says why not and ends.
@@ -155,22 +159,36 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
     mapped.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)).during(STEPS[0])?;
     become_root().during(STEPS[0])?;
     umask(Mode::from_raw_mode(0o022));
-    let proc = devices::file_system("proc", &[], strict()).during(STEPS[4])?;
-    move_mount(&proc, c"", CWD, NEW_PROC, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during(STEPS[4])?;
-    drop(proc);
-    syscalls::loopback_up().during(STEPS[8])?;
-    if *network == Network::Captured {
-        let listeners = captor.set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
-        let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
-        send(&*orders, &Report::Captured, &handed).during(STEPS[18])?;
-        // Ours are closed here: whoever holds one could shut it down.
+    if mutated(Mutation::HostPid) {
+        // Whoever is in the host's pid namespace and not its root cannot mount its /proc anew.
+        mount_bind_recursive(HOST_PROC, NEW_PROC).during(STEPS[4])?;
+    } else {
+        let proc = devices::file_system("proc", &[], strict()).during(STEPS[4])?;
+        move_mount(&proc, c"", CWD, NEW_PROC, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during(STEPS[4])?;
+    }
+    if !mutated(Mutation::HostNetwork) {
+        syscalls::loopback_up().during(STEPS[8])?;
+    }
+    #[cfg(feature = "mutations")]
+    crate::mutated::take_cable().during(STEPS[8])?;
+    match network {
+        Network::Loopback => {}
+        Network::Captured => {
+            let listeners = captor.set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
+            let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
+            send(&*orders, &Report::Captured, &handed).during(STEPS[18])?;
+            // Ours are closed here: whoever holds one could shut it down.
+        }
+        Network::Relayed => capture::set_up_relayed(Path::new(NEW_PROC)).during(STEPS[18])?,
     }
     hide_parts_of_proc().during(STEPS[5])?;
     if *nodes == Nodes::Mounted {
         devices::with_mounts(Path::new(NEW_DEV)).during(STEPS[6])?;
     }
     let beside = devices::beside().during(STEPS[6])?;
-    rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
+    if !mutated(Mutation::HostUts) {
+        rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
+    }
     set_limits().during(STEPS[11])?;
     narrow_bounding_set().during(STEPS[12])?;
 
@@ -179,26 +197,40 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
     let control = control.into_iter().next().ok_or_else(ended).during(STEPS[1])?;
     let tree = receive_tree(orders).during(STEPS[1])?;
     // The process' group becomes the root of what it sees.
-    syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
+    if !mutated(Mutation::HostCgroup) {
+        syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
+    }
     attach(&tree).during(STEPS[3])?;
     move_to(NEW_PROC, "proc").during(STEPS[7])?;
     if *nodes == Nodes::Mounted {
         move_to(NEW_DEV, "dev").during(STEPS[7])?;
     }
     attach(&beside).during(STEPS[7])?;
+    #[cfg(feature = "mutations")]
+    let leaked = open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).during(STEPS[15])?;
     go_to_new_root().during(STEPS[10])?;
     let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).during(STEPS[10])?;
     set_parent_process_death_signal(Some(Signal::KILL)).during(STEPS[13])?;
-    if !last.allow_setuid {
+    if !last.allow_setuid && !mutated(Mutation::NewPrivs) {
         rustix::thread::set_no_new_privs(true).during(STEPS[12])?;
     }
     // Before the capabilities go: with `allow_setuid`, being root here is what permits the next two. What follows them is
     // on the list.
     landlock::confine(&root).during(STEPS[14])?;
-    syscalls::load_filter(&filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
+    if !mutated(Mutation::NoSeccomp) {
+        syscalls::load_filter(&filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
+    }
     drop_capabilities().during(STEPS[12])?;
     drop((tree, beside, root));
-    arrange_descriptors(&[orders.as_fd(), control.as_fd()]).during(STEPS[15])?;
+    let kept = [
+        orders.as_fd(),
+        control.as_fd(),
+        #[cfg(feature = "mutations")]
+        leaked.as_fd(),
+    ];
+    arrange_descriptors(&kept).during(STEPS[15])?;
+    #[cfg(feature = "mutations")]
+    crate::mutated::leak(&leaked).during(STEPS[15])?;
     rustix::thread::set_name(&CString::new(NAME).unwrap_or_default()).during(STEPS[15])?;
     Ok(control)
 }
@@ -301,7 +333,7 @@ fn hide_parts_of_proc() -> io::Result<()> {
     for name in HIDDEN_DIRECTORIES {
         unless_absent(mount_bind(NOTHING, Path::new(NEW_PROC).join(name)))?;
     }
-    for name in READ_ONLY {
+    for name in READ_ONLY.into_iter().filter(|name| *name != "sys" || !mutated(Mutation::WritableProcSys)) {
         let path = Path::new(NEW_PROC).join(name);
         match mount_bind(&path, &path) {
             Err(rustix::io::Errno::NOENT) => continue,

@@ -26,7 +26,7 @@ use crate::problem::{Located, Place};
 pub(crate) use file_tools::Root;
 pub use file_tools::{FileMode, FileTools, Preflight};
 pub use limits::{Limit, Limits, Stated};
-pub use mount::{Mount, MountError, MountMode};
+pub use mount::{Mount, MountError, MountMode, check_mount_source};
 pub use network::{RulesSection, Zone};
 pub use sandbox::{Provider, Runtime, SandboxChoice};
 pub use search::{ResultFields, SEARCH_QUERY, SearchKey, SearchKind, SearchProvider};

@@ -83,7 +83,8 @@ fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
 }
 
-fn check_source(source: &str) -> Result<(), MountError> {
+/// Whether a host path may be mounted at all: not what is a way out by its very content.
+pub fn check_mount_source(source: &str) -> Result<(), MountError> {
     let refuse = |why| Err(MountError::Source { path: source.to_owned(), why });
     let found = parts(source);
     if found.contains(&"..") {
@@ -137,7 +138,7 @@ impl FromStr for Mount {
         if inside.is_empty() || NEVER_TARGETS.iter().any(|kept| inside.starts_with(&parts(kept))) {
             return Err(MountError::Target(target.to_owned()));
         }
-        check_source(source)?;
+        check_mount_source(source)?;
         Ok(Self { source: source.to_owned(), target: format!("/{}", inside.join("/")), mode })
     }
 }

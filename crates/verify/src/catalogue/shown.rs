@@ -1,5 +1,6 @@
 //! What the sandbox's own files must show. Pure: a text in, a finding out.
 
+use profile::Provider;
 use profile::plan::KernelBoundary;
 use sandbox::Listed;
 
@@ -10,8 +11,12 @@ use crate::scene::Scene;
 const KEPT: u64 = 0x2000_05fb;
 /// Devices that a program may expect and that give nothing away; terminals have numbers of their own.
 const DEVICES: [(u32, u32); 7] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)];
+/// Directories of /dev: terminals and shared memory of the sandbox's own.
+const DIRECTORIES: [&str; 2] = ["pts", "shm"];
 const CHARACTER: u32 = 0o020_000;
 const BLOCK: u32 = 0o060_000;
+const LINK: u32 = 0o120_000;
+const DIRECTORY: u32 = 0o040_000;
 const KIND: u32 = 0o170_000;
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
@@ -113,8 +118,9 @@ pub(super) fn mounts(info: &str, scene: &Scene) -> Finding {
             return Finding::unknown(format!("not a mount: {line}"));
         };
         let kind = rest.split(' ').next().unwrap_or_default();
-        let planned = scene.mounts.iter().any(|mount| mount == place);
-        if !planned && !is_own(kind, root, place) {
+        let planned = is_in_dev(place) || scene.mounts.iter().any(|mount| mount == place);
+        let of_engine = scene.plan.provider == Provider::Docker && is_engines(kind, root, place);
+        if !planned && !of_engine && !is_own(kind, root, place) {
             return Finding::fail(format!("{kind} at {place}, from {root}"));
         }
         if line.contains(&*canary.to_string_lossy()) {
@@ -126,6 +132,11 @@ pub(super) fn mounts(info: &str, scene: &Scene) -> Finding {
         return Finding::unknown("no mount is shown");
     }
     Finding::pass(format!("{count} mounts, each the sandbox's own or planned"))
+}
+
+/// Single entries of /dev: whatever is mounted there, the probe that lists /dev says what it is.
+fn is_in_dev(place: &str) -> bool {
+    place.strip_prefix("/dev/").is_some_and(|name| !name.contains('/') && !DIRECTORIES.contains(&name))
 }
 
 pub(super) fn proc_sys(info: &str, _: &Scene) -> Finding {
@@ -150,6 +161,22 @@ fn is_own(kind: &str, root: &str, place: &str) -> bool {
     }
 }
 
+/// What the Docker Engine makes for every container: three files of its own, the tree below /sys that a mask covers, message
+/// queues, volumes of nobody else's, and the directory of our programs, which is gone.
+fn is_engines(kind: &str, root: &str, place: &str) -> bool {
+    let numbered = |name: &str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let above = root.split('/').rev().nth(1).unwrap_or_default();
+    match (kind, place) {
+        (_, "/etc/resolv.conf" | "/etc/hostname" | "/etc/hosts") => {
+            root.rsplit('/').next() == place.rsplit('/').next() && root.split('/').any(numbered)
+        }
+        (_, "/.ringfence") => root.ends_with("//deleted"),
+        ("mqueue", "/dev/mqueue") | ("sysfs", "/sys") => root == "/",
+        ("cgroup" | "cgroup2" | "tmpfs", _) if place == "/sys" || place.starts_with("/sys/") => root == "/",
+        _ => root.ends_with("/_data") && numbered(above),
+    }
+}
+
 fn is_device(root: &str, place: &str) -> bool {
     let name = root.rsplit('/').next().unwrap_or_default();
     let harmless = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -157,18 +184,29 @@ fn is_device(root: &str, place: &str) -> bool {
 }
 
 pub(super) fn devices(listed: &[Listed], _: &Scene) -> Finding {
-    let is_device = |entry: &&Listed| matches!(entry.mode & KIND, CHARACTER | BLOCK);
-    let beyond = |entry: &&Listed| entry.mode & KIND == BLOCK || !DEVICES.contains(&entry.device);
-    let found: Vec<&Listed> = listed.iter().filter(is_device).collect();
-    if let Some(entry) = found.iter().find(|entry| beyond(entry)) {
-        let (major, minor) = entry.device;
-        return Finding::fail(format!("/dev/{} is device {major}:{minor}", String::from_utf8_lossy(&entry.name)));
+    if let Some(entry) = listed.iter().find(|entry| !is_harmless(entry)) {
+        let (name, (major, minor)) = (String::from_utf8_lossy(&entry.name), entry.device);
+        return Finding::fail(match entry.mode & KIND {
+            CHARACTER | BLOCK => format!("/dev/{name} is device {major}:{minor}"),
+            _ => format!("/dev/{name} is not the sandbox's own"),
+        });
     }
-    if found.is_empty() {
+    let devices = listed.iter().filter(|entry| entry.mode & KIND == CHARACTER);
+    let names: Vec<_> = devices.map(|entry| String::from_utf8_lossy(&entry.name)).collect();
+    if names.is_empty() {
         return Finding::unknown("not even /dev/null is there");
     }
-    let names: Vec<_> = found.iter().map(|entry| String::from_utf8_lossy(&entry.name)).collect();
     Finding::pass(names.join(", "))
+}
+
+/// What the sandbox's own /dev has: harmless devices, links, and two directories.
+fn is_harmless(entry: &Listed) -> bool {
+    match entry.mode & KIND {
+        CHARACTER => DEVICES.contains(&entry.device),
+        LINK => true,
+        DIRECTORY => DIRECTORIES.iter().any(|name| entry.name == name.as_bytes()),
+        _ => false,
+    }
 }
 
 pub(super) fn nothing(listed: &[Listed], _: &Scene) -> Finding {
@@ -182,6 +220,35 @@ pub(super) fn nothing(listed: &[Listed], _: &Scene) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mounts_of_the_docker_engine_are_known_and_others_are_not() {
+        let id = "97fb0d35e03b4d3db8dd07b8a7ff8f528e3fe2415fffd6feab896347a8be5c17";
+        let files = format!("/var/lib/docker/containers/{id}");
+        for (kind, root, place) in [
+            ("ext4", format!("{files}/resolv.conf"), "/etc/resolv.conf"),
+            ("ext4", format!("{files}/hosts"), "/etc/hosts"),
+            ("ext4", "/var/tmp/ringfence-docker-0/r/1//deleted".into(), "/.ringfence"),
+            ("ext4", format!("/var/lib/docker/volumes/{id}/_data"), "/data"),
+            ("mqueue", "/".into(), "/dev/mqueue"),
+            ("sysfs", "/".into(), "/sys"),
+            ("cgroup", "/".into(), "/sys/fs/cgroup/memory"),
+        ] {
+            assert!(is_engines(kind, &root, place), "{kind} {root} {place}");
+        }
+        for (kind, root, place) in [
+            ("ext4", "/etc/resolv.conf".to_owned(), "/etc/resolv.conf"),
+            ("ext4", format!("{files}/hosts"), "/etc/passwd"),
+            ("ext4", format!("{files}/hosts"), "/etc/hostname"),
+            ("ext4", "/var/tmp/ringfence-docker-0/r/1".into(), "/.ringfence"),
+            ("ext4", "/srv/_data".into(), "/data"),
+            ("ext4", "/home".into(), "/mnt"),
+            ("tmpfs", "/docker.sock".into(), "/run/docker.sock"),
+            ("sysfs", "/".into(), "/mnt"),
+        ] {
+            assert!(!is_engines(kind, &root, place), "{kind} {root} {place}");
+        }
+    }
 
     #[test]
     fn own_mounts_are_known_and_others_are_not() {
@@ -210,5 +277,25 @@ mod tests {
         ] {
             assert!(!is_own(kind, root, place), "{kind} {root} {place}");
         }
+    }
+
+    #[test]
+    fn every_entry_of_dev_is_judged_by_what_it_is() {
+        let entry = |name: &str, mode: u32, device| Listed { name: name.into(), mode, device };
+        for (harmless, listed) in [
+            (true, entry("null", CHARACTER | 0o666, (1, 3))),
+            (true, entry("fd", LINK | 0o777, (0, 0))),
+            (true, entry("shm", DIRECTORY | 0o1777, (0, 0))),
+            (false, entry("kmsg", CHARACTER | 0o644, (1, 11))),
+            (false, entry("null", BLOCK | 0o666, (1, 3))),
+            (false, entry("mapper", DIRECTORY | 0o755, (0, 0))),
+            (false, entry("null", 0o100_666, (0, 0))),
+            (false, entry("unseen", 0, (0, 0))),
+        ] {
+            assert_eq!(is_harmless(&listed), harmless, "{listed:?}");
+        }
+        // What is mounted there is left to that; what lies deeper, and the two directories, are not.
+        assert!(is_in_dev("/dev/kmsg") && is_in_dev("/dev/mapper"));
+        assert!(!is_in_dev("/dev") && !is_in_dev("/dev/shm") && !is_in_dev("/dev/mapper/x") && !is_in_dev("/devs/x"));
     }
 }
