@@ -16,7 +16,7 @@ use crate::held::Held;
 use crate::passed::{Awaited, is_in};
 use crate::place::{self, Place};
 use crate::programs::{self, Own, Programs};
-use crate::request::{Request, label};
+use crate::request::{Request, Supply, label};
 
 /// How long the entry process may take for the network: the machine may be busy with many.
 const NETWORK: Duration = Duration::from_secs(30);
@@ -104,14 +104,14 @@ impl Workshop {
     /// Creates the container, with our programs in it.
     async fn begin(&self, request: &Request, number: u32, own: &Own) -> Result<(Held, String), DockerError> {
         let engine = &self.engine;
-        let shown = matches!(self.programs, Programs::Shown(_)) || request.network == Network::Captured;
-        let body = request.body(self.labels(number), shown.then(|| own.path()));
+        let copied = matches!(self.programs, Programs::Copied);
+        let body = request.body(self.labels(number), Supply { directory: own.path(), copied });
         let options =
             CreateContainerOptions { name: Some(format!("ringfence-{}-{number}", self.run)), ..Default::default() };
         let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };
         let id = engine.order("create container", create).await?.id;
         let held = Held::new(engine.clone(), id.clone());
-        if matches!(self.programs, Programs::Copied) {
+        if copied {
             let archive = Bytes::from(programs::archive().map_err(DockerError::Place)?);
             let options = UploadToContainerOptions { path: "/".into(), ..Default::default() };
             let to = id.clone();
