@@ -55,6 +55,10 @@ impl Workshop {
         let is_elsewhere = request.network == Network::Captured && !engine.endpoint().is_local();
         let request = if is_elsewhere { &elsewhere } else { request };
         for mount in &request.mounts {
+            if !engine.endpoint().is_local() {
+                let (path, endpoint) = (mount.source.clone(), engine.endpoint().to_string());
+                return Err(DockerError::RemoteMount { path, endpoint }.into());
+            }
             sandbox::check_mount(&mount.source)?;
         }
         let _room = engine.room().await;

@@ -72,12 +72,7 @@ async fn every_process_is_ended_between_phases_and_files_stay() {
     assert_eq!(exec(&sandbox, &["sh", "-c", script]).await.unwrap().outcome, Outcome::Exited(0));
     let mut running = sandbox.start(command(&["sleep", "1000"])).unwrap();
     sandbox.session().end_all().await.unwrap();
-    let ended = loop {
-        let event = running.next().await;
-        if event.is_last() {
-            break event;
-        }
-    };
+    let ended = running.next().await;
     assert!(matches!(ended, sandbox::Event::Ended(Outcome::Killed)), "{ended:?}");
     let left =
         exec(&sandbox, &["sh", "-c", "ls -d /proc/[0-9]*/ | wc -l; pgrep -c sleep; cat /tmp/file"]).await.unwrap();
