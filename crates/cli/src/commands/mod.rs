@@ -31,6 +31,7 @@ mod sandboxes;
 mod sandboxes_docker;
 mod score;
 mod score_line;
+mod services;
 mod set;
 mod set_logs;
 mod set_manifest;
