@@ -255,6 +255,9 @@ pub(crate) struct RunArguments {
     /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Run the command in the default service of a Compose file, with all its services beside it; means docker
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub(crate) compose: Option<PathBuf>,
     /// When docker fetches the image: missing, never or always
     #[arg(long, value_name = "WHEN", default_value = "missing")]
     pub(crate) pull: Pull,
@@ -320,6 +323,9 @@ pub(crate) struct ProveArguments {
     /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Prove it for every service of a Compose file; means docker
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub(crate) compose: Option<PathBuf>,
     /// When docker fetches the image: missing, never or always
     #[arg(long, value_name = "WHEN", default_value = "missing")]
     pub(crate) pull: Pull,

@@ -79,10 +79,7 @@ pub(crate) async fn set_up(
 }
 
 /// Does something in a place, unless nothing watches its network any more: then whatever it came to counts for nothing.
-async fn watched<T>(
-    mut networks: Watched<'_>,
-    work: impl Future<Output = Result<T, String>>,
-) -> Result<T, String> {
+async fn watched<T>(mut networks: Watched<'_>, work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     tokio::select! {
         done = work => done,
         why = networks.lost() => Err(format!("capture_lost: {why}")),

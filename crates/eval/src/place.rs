@@ -342,8 +342,7 @@ impl Place {
     /// The sandbox of a service; without a name the agent's.
     pub(crate) fn sandbox_of(&self, service: Option<&str>) -> Option<&Sandbox> {
         match (service, &self.services) {
-            (None, _) => Some(&self.sandbox),
-            (Some("default"), None) => Some(&self.sandbox),
+            (None, _) | (Some("default"), None) => Some(&self.sandbox),
             (Some(name), services) => services.as_ref()?.sandbox(name),
         }
     }

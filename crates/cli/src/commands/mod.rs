@@ -27,6 +27,7 @@ mod progress;
 mod receipts;
 mod retry;
 mod run;
+mod run_services;
 mod sandboxes;
 mod sandboxes_docker;
 mod score;

@@ -157,9 +157,10 @@ fn read_files(node: Node, complaints: &Complaints, files: &dyn Files) -> BTreeMa
 }
 
 /// A file's service, where its name says one before a colon as Inspect has it, and its path there.
-pub(crate) fn of_service(name: &str) -> (Option<&str>, &str) {
+pub fn of_service(name: &str) -> (Option<&str>, &str) {
     let plain = |service: &str| {
-        !service.is_empty() && service.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.'))
+        !service.is_empty()
+            && service.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.'))
     };
     match name.split_once(':') {
         Some((service, path)) if plain(service) => (Some(service), path),

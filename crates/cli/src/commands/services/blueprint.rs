@@ -21,6 +21,9 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(30);
 const RETRIES: u32 = 3;
 
+/// Names of services, with their sandboxes.
+pub(in super::super) type Kinds = Vec<(String, Arc<dyn Kind>)>;
+
 impl Services {
     /// What runs in the default service, and how: its image's word, and where the file has another one, that.
     pub(in super::super) fn config(&self) -> Config {
@@ -59,20 +62,16 @@ impl Services {
         request.volumes.clone_from(&shape.volumes);
         request.ulimits.clone_from(&shape.ulimits);
         request.hosts.clone_from(&shape.hosts);
-        let plain =
+        let usable =
             |name: &&String| name.len() < 64 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        if let Some(name) = shape.hostname.as_ref().or(Some(&wish.name).filter(plain)) {
+        if let Some(name) = shape.hostname.as_ref().or(Some(&wish.name).filter(usable)) {
             request.hostname.clone_from(name);
         }
         Ok(docker)
     }
 
     /// Every service's sandboxes, the default one's first.
-    pub(in super::super) fn kinds(
-        &self,
-        asked: &Request,
-        plan: &Plan,
-    ) -> Result<Vec<(String, Arc<dyn Kind>)>, StartError> {
+    pub(in super::super) fn kinds(&self, asked: &Request, plan: &Plan) -> Result<Kinds, StartError> {
         let mut kinds = Vec::new();
         for wish in &self.wishes {
             kinds.push((wish.name.clone(), Arc::new(self.docker(wish, asked, plan)?) as Arc<dyn Kind>));

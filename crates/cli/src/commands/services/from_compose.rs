@@ -242,7 +242,7 @@ fn restart(service: &compose::Service) -> stack::Restart {
 
 impl Home {
     /// A refusal of something that the file asks for and this host does not give.
-    pub(super) fn unmet(&self, service: &compose::Service, key: &str, reason: String) -> Unmet {
+    pub(super) fn unmet(&self, service: &compose::Service, key: &str, reason: &str) -> Unmet {
         let reason = format!("{}: service `{}`: {reason}", self.origin, service.name);
         Unmet::new(Cause::Contradiction, format!("compose.{key}"), reason).at(Some(service.place))
     }

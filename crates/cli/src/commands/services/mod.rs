@@ -15,6 +15,8 @@ use std::path::Path;
 
 use profile::{Document, Located, Network, Phase, Place, Plan, Problem, Problems, Provider, Zone};
 
+use secrecy::ExposeSecret as _;
+
 use super::docker::AtDaemon;
 use super::plan;
 use wish::Wish;
@@ -93,6 +95,21 @@ impl Services {
     /// Adds what is worth knowing about them to a plan.
     pub(super) fn annotate(&self, plan: &mut Plan) {
         plan.notes.extend(self.notes.iter().cloned());
+        let closed = self.wishes.iter().find(|wish| wish.name == self.default);
+        if closed.is_some_and(|wish| matches!(wish.network, wish::Outside::Nothing)) {
+            plan.notes.push(format!("the default service `{}` is on no network that leads outside", self.default));
+        }
+    }
+
+    /// Whether there is a service of that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.wishes.iter().any(|wish| wish.name == name)
+    }
+
+    /// Values that a document gives to its services: those are never written. What a Compose file says is in that file.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        let stated = self.wishes.iter().filter(|wish| matches!(wish.network, wish::Outside::Stated(_)));
+        stated.flat_map(|wish| wish.environment.values().map(|value| value.expose_secret().to_owned())).collect()
     }
 }
 

@@ -15,14 +15,31 @@ impl Services {
         let mut told = progress();
         for wish in &self.wishes {
             let image = runtime.block_on(open(wish, pull, &mut told.line()))?;
-            let reference = pinned(&wish.image.shown(), &image.local.id);
-            match document.services.get_mut(&wish.name) {
-                Some(service) if wish.name != self.default => service.image.value = reference,
-                _ => document.image = Some(profile::Located::nowhere(reference)),
-            }
+            self.pin(document, wish, &image.local.id);
             self.images.insert(wish.name.clone(), image);
         }
         Ok(())
+    }
+
+    /// Pins what a daemon has already, where there is one. Nothing is fetched or built.
+    pub(in super::super) fn look(&self, document: &mut Document) {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        for wish in &self.wishes {
+            let Source::Named(name) = &wish.image else { continue };
+            let found = runtime.block_on(async { Engine::find().await?.image(name, Pull::Never, &mut |_| ()).await });
+            // What is not there is pinned when it starts, and the plan says so.
+            if let Ok(local) = found {
+                self.pin(document, wish, &local.id);
+            }
+        }
+    }
+
+    fn pin(&self, document: &mut Document, wish: &Wish, id: &str) {
+        let reference = pinned(&wish.image.shown(), id);
+        match document.services.get_mut(&wish.name) {
+            Some(service) if wish.name != self.default => service.image.value = reference,
+            _ => document.image = Some(profile::Located::nowhere(reference)),
+        }
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn of(service: &compose::Service, home: &Home, notes: &mut Vec<String
             }
             MountSource::Bind(path) => match bind(home, path.as_path(), &target) {
                 Ok(mount) => shape.mounts.push(mount),
-                Err(why) => unmet.push(home.unmet(service, "volumes", format!("`{path}` cannot be mounted: {why}"))),
+                Err(why) => unmet.push(home.unmet(service, "volumes", &format!("`{path}` cannot be mounted: {why}"))),
             },
         }
     }
