@@ -69,7 +69,7 @@ impl Kind for Request {
     }
 
     fn is_captured(&self) -> bool {
-        self.network == jail::zygote::Network::Captured
+        self.network != jail::zygote::Network::Loopback
     }
 
     fn mounts(&self) -> Vec<String> {

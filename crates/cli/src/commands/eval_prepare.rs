@@ -155,7 +155,11 @@ impl Asked {
                 let stack = services.blueprint(&request, &plan).map_err(Obstacle::Start)?;
                 (kind.map(|(_, kind)| kind), Some(stack))
             }
-            None => (container::kind(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?, None),
+            None => (
+                container::kind(&request, &plan, image.as_ref(), crate::args::CaptureBy::Passed)
+                    .map_err(Obstacle::Start)?,
+                None,
+            ),
         };
         let revision = revision(Path::new(&self.task));
         let keys = Keys::gather(&plan, |name| std::env::var(name).ok()).map_err(|missing| {

@@ -16,7 +16,7 @@ use super::images;
 use super::network::{Network, NetworkError};
 use super::services::Services;
 use super::{container, docker, env_file, exec, input, plan, run_services, snapshots, stream};
-use crate::args::RunArguments;
+use crate::args::{CaptureBy, RunArguments};
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
 
@@ -211,7 +211,7 @@ async fn execute(
 ) -> Result<Exit, Obstacle> {
     let run = &run_name();
     let mut network = Network::start(arguments, plan).await.map_err(Obstacle::Network)?;
-    let (sandbox, capture) = start(request, plan, image, run).await.map_err(Obstacle::Start)?;
+    let (sandbox, capture) = start(request, plan, image, run, arguments.capture).await.map_err(Obstacle::Start)?;
     if let (Some(network), Some(capture)) = (&mut network, capture) {
         network.attach(run, plan, capture).await.map_err(Obstacle::Network)?;
     }
@@ -288,8 +288,11 @@ async fn start(
     plan: &Plan,
     image: Option<&Found>,
     run: &str,
+    capture: CaptureBy,
 ) -> Result<(Sandbox, Option<Capture>), StartError> {
-    let Some(kind) = container::kind(request, plan, image)? else { return Ok((sandbox::start_local().await?, None)) };
+    let Some(kind) = container::kind(request, plan, image, capture)? else {
+        return Ok((sandbox::start_local().await?, None));
+    };
     let (sandbox, capture) = kind.start(run).await?.make(Variant::default()).await?;
     Ok((sandbox, Some(capture)))
 }

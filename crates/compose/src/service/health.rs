@@ -8,7 +8,7 @@ use profile::source::{Node, Value};
 use crate::reading::Reading;
 use crate::rules::HEALTH_KEYS;
 use crate::section::{self, Section};
-use crate::units::duration;
+use crate::units::{duration, number};
 
 /// How health is found out; what is absent is as the image or the provider has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) fn read(keys: &mut Section) -> Option<Located<Health>> {
     let mut time = |key| health.parsed(key, duration).map(|time| time.value);
     let (interval, timeout) = (time("interval"), time("timeout"));
     let (start_period, start_interval) = (time("start_period"), time("start_interval"));
-    let retries = health.parsed("retries", str::parse::<u32>).map(|retries| retries.value);
+    let retries = health.parsed("retries", number::<u32>).map(|retries| retries.value);
     health.finish();
     let test = if disabled { Some(HealthTest::Disabled) } else { test };
     Some(Located::at(place, Health { test, interval, timeout, retries, start_period, start_interval }))

@@ -22,17 +22,17 @@ mod limits;
 mod mounts;
 mod ports;
 mod rights;
-mod words_of_keys;
+mod simple;
 
 pub use command::argv;
 pub use depends::{Condition, Dependency};
 pub use health::{Health, HealthTest};
 pub use image::{Build, Dockerfile, Image, Platform, PlatformError, Pull};
-pub use limits::{Limits, Ulimit};
+pub use limits::{Limits, LimitsInForce, Ulimit};
 pub use mounts::{Access, Mount, MountSource, Tmpfs};
 pub use ports::{PortRange, Protocol};
 pub use rights::{ADDABLE_CAPABILITIES, Capability, CapabilityError, Dropped};
-pub use words_of_keys::Restart;
+pub use simple::Restart;
 
 /// Where a service is attached. Whatever this says, the profile's own network level holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +135,7 @@ pub(crate) fn read(reading: &Reading, name: ServiceName, node: Node) -> Option<S
 fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<Service> {
     let place = node.place;
     let mut keys = Section::open(reading, node, "a service", SERVICE_KEYS)?;
-    let left_out = words_of_keys::left_out(&mut keys);
+    let left_out = simple::left_out(&mut keys);
     let image = image::read(&mut keys);
     let limits = limits::read(&mut keys);
     rights::refuse_shared(&mut keys);
@@ -151,8 +151,8 @@ fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<Service
         command: command::read(&mut keys, "command"),
         environment: environment::read(&mut keys),
         working_dir: keys.parsed("working_dir", str::parse),
-        user: keys.parsed("user", words_of_keys::user),
-        hostname: keys.parsed("hostname", words_of_keys::host_name),
+        user: keys.parsed("user", simple::user),
+        hostname: keys.parsed("hostname", simple::host_name),
         init: keys.truth("init").unwrap_or(false),
         tty: keys.truth("tty").unwrap_or(false),
         stdin_open: keys.truth("stdin_open").unwrap_or(false),
@@ -167,8 +167,8 @@ fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<Service
         attachment: attachment::read(&mut keys),
         extra_hosts: attachment::extra_hosts(&mut keys),
         ports: ports::read(&mut keys),
-        restart: words_of_keys::restart(&mut keys),
-        stop_signal: keys.parsed("stop_signal", words_of_keys::signal),
+        restart: simple::restart(&mut keys),
+        stop_signal: keys.parsed("stop_signal", simple::signal),
         stop_grace_period: keys.parsed("stop_grace_period", crate::units::duration),
         marked_default: keys.truth("x-default").unwrap_or(false),
     };

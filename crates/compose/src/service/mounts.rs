@@ -101,7 +101,7 @@ fn target(reading: &Reading, place: Place, text: &str) -> Option<ContainerPath> 
             return None;
         }
     };
-    let kept = ["/proc", "/sys", "/dev"].iter().any(|kept| path.is_within(kept));
+    let kept = ["/proc", "/sys", "/dev", "/.ringfence"].iter().any(|kept| path.is_within(kept));
     // Memory at /dev/shm is what is there anyway.
     if path.as_str() == "/" || (kept && path.as_str() != "/dev/shm") {
         reading.refuse(place, "volumes", format_args!("a mount at `{path}`"), "the sandbox keeps it for itself");
