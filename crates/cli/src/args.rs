@@ -264,6 +264,9 @@ pub(crate) struct RunArguments {
     /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Run the command in the default service of a Compose file, with all its services beside it; means docker
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub(crate) compose: Option<PathBuf>,
     /// When docker fetches the image: missing, never or always
     #[arg(long, value_name = "WHEN", default_value = "missing")]
     pub(crate) pull: Pull,
@@ -332,6 +335,9 @@ pub(crate) struct ProveArguments {
     /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Prove it for every service of a Compose file; means docker
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub(crate) compose: Option<PathBuf>,
     /// When docker fetches the image: missing, never or always
     #[arg(long, value_name = "WHEN", default_value = "missing")]
     pub(crate) pull: Pull,
