@@ -234,6 +234,15 @@ pub(crate) struct ScoreArguments {
     pub(crate) max_samples: usize,
 }
 
+/// How the gateway gets what programs in a container send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CaptureBy {
+    /// It has the listeners.
+    Passed,
+    /// The guest has them and relays, as where nobody outside can hold them.
+    Relayed,
+}
+
 /// What becomes of scores that a log has.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum ScoreAction {
@@ -300,6 +309,9 @@ pub(crate) struct RunArguments {
     /// Whom the gateway asks for names, instead of this host's resolver
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) dns_upstream: Option<SocketAddr>,
+    /// How the gateway gets what programs send: the same rules hold either way
+    #[arg(long, value_name = "HOW", default_value = "passed", hide = true)]
+    pub(crate) capture: CaptureBy,
     /// Why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,

@@ -64,14 +64,6 @@ pub enum DockerError {
     /// The captured network did not come out of the container.
     #[error("the captured network of the container could not be taken over: {0}")]
     Capture(String),
-    /// A captured network was asked for where none can be had.
-    #[error(
-        "the Docker daemon at {endpoint} is on another machine: its containers' listeners cannot be passed to the gateway here"
-    )]
-    RemoteCapture {
-        /// Whom.
-        endpoint: String,
-    },
     /// No private directory for the run.
     #[error("cannot keep the files of the run")]
     Place(#[source] std::io::Error),
@@ -131,7 +123,6 @@ impl DockerError {
         match self {
             Self::Endpoint(error) => Some(error.hint()),
             Self::Hangs { .. } => Some("look at the daemon's log, and restart it"),
-            Self::RemoteCapture { .. } => Some("use a daemon on this machine, or sandbox: container"),
             Self::NoImage { .. } => Some("name another image, pull it, or use --pull missing"),
             _ => None,
         }

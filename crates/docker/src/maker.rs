@@ -22,6 +22,8 @@ pub struct Docker {
     pub patience: Patience,
     /// What each container is.
     pub request: Request,
+    /// Whether our programs are copied into each container although the daemon is on this machine.
+    pub copies_programs: bool,
 }
 
 impl Kind for Docker {
@@ -29,7 +31,8 @@ impl Kind for Docker {
         Box::pin(async move {
             let engine = Engine::connect(self.endpoint.clone(), self.patience).await?;
             let place = Place::open(run).map_err(DockerError::Place)?;
-            let programs = Programs::provide(place.path(), &self.endpoint).map_err(DockerError::Place)?;
+            let programs = Programs::provide(place.path(), self.endpoint.is_local() && !self.copies_programs)
+                .map_err(DockerError::Place)?;
             let workshop = Workshop { engine, run: run.to_owned(), place, programs };
             let made: Arc<dyn Maker> =
                 Arc::new(Made { workshop, request: self.request.clone(), next: AtomicU32::new(1) });

@@ -13,6 +13,7 @@ mod links;
 mod names;
 mod outbox;
 mod pause;
+mod relay;
 mod server;
 mod spawn;
 mod syscalls;

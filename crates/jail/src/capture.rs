@@ -22,6 +22,10 @@ const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd72, 0x696e, 0x6766, 0, 0, 0, 0, 1);
 pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// `lo` is the first interface of every namespace.
 const LOOPBACK: u32 = 1;
+/// Where the guest listens that relays: above the ports that the kernel gives to whoever asks for any.
+pub const RELAY_TCP: u16 = 61_953;
+/// The same for queries.
+pub const RELAY_UDP: u16 = 61_954;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
@@ -45,12 +49,9 @@ pub(crate) fn set_up(proc: &Path) -> io::Result<Listeners> {
     let (tcp4, tcp4_port) = tcp(Ipv4Addr::LOCALHOST.into())?;
     let (udp4, udp4_port) = udp(Ipv4Addr::LOCALHOST.into())?;
     let mut listeners = vec![tcp4, udp4];
-    let mut routes = Batch::default();
-    route_to_loopback(&mut routes, OWN_V4.into());
     let v6 = match (tcp(Ipv6Addr::LOCALHOST.into()), udp(Ipv6Addr::LOCALHOST.into())) {
         (Ok((tcp6, tcp6_port)), Ok((udp6, udp6_port))) => {
             listeners.extend([tcp6, udp6]);
-            route_to_loopback(&mut routes, OWN_V6.into());
             Some((tcp6_port, udp6_port))
         }
         // Without IPv6 there is nothing to capture: a program's attempt fails at once.
@@ -62,13 +63,31 @@ pub(crate) fn set_up(proc: &Path) -> io::Result<Listeners> {
         // Nobody but the host's root may make rules there.
         return Ok(listeners);
     }
+    lead(Ports { tcp4: tcp4_port, udp4: udp4_port, v6 }, proc)?;
+    Ok(listeners)
+}
+
+/// Captures it for a guest that will listen at its own ports before anything else runs here.
+pub(crate) fn set_up_relayed(proc: &Path) -> io::Result<()> {
+    // Where there is IPv6, one can listen on its loopback.
+    let v6 = tcp(Ipv6Addr::LOCALHOST.into()).is_ok().then_some((RELAY_TCP, RELAY_UDP));
+    lead(Ports { tcp4: RELAY_TCP, udp4: RELAY_UDP, v6 }, proc)
+}
+
+/// Brings everything that is sent to these ports.
+fn lead(ports: Ports, proc: &Path) -> io::Result<()> {
+    let mut routes = Batch::default();
+    route_to_loopback(&mut routes, OWN_V4.into());
+    if ports.v6.is_some() {
+        route_to_loopback(&mut routes, OWN_V6.into());
+    }
     // Rules first: at no moment does a route lead to where nothing watches.
-    send(libc::NETLINK_NETFILTER, &nftables::batch(Ports { tcp4: tcp4_port, udp4: udp4_port, v6 }))?;
+    send(libc::NETLINK_NETFILTER, &nftables::batch(ports))?;
     send(libc::NETLINK_ROUTE, &routes)?;
     for (name, seconds) in TIMEOUTS {
         set(&proc.join("sys/net/netfilter").join(name), seconds)?;
     }
-    Ok(listeners)
+    Ok(())
 }
 
 /// Where another engine made the container, the file may only be read: then that engine must have set it.

@@ -61,7 +61,7 @@ impl Kind for Request {
     }
 
     fn is_captured(&self) -> bool {
-        self.network == jail::zygote::Network::Captured
+        self.network != jail::zygote::Network::Loopback
     }
 
     fn mounts(&self) -> Vec<String> {

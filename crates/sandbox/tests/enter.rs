@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use sandbox::enter::Orders;
+use sandbox::enter::{Capturing, Orders};
 use sandbox::{GUEST, Session, ZYGOTE};
 use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
@@ -63,7 +63,7 @@ async fn the_guest_has_a_captured_network_a_filter_and_few_rights() {
     std::fs::create_dir(&inner).unwrap();
     let socket = directory.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
-    let orders = Orders { capture: Some(socket), guest: inner.join("guest"), ..Orders::default() };
+    let orders = Orders { capture: Capturing::Passed(socket), guest: inner.join("guest"), ..Orders::default() };
     let mut child = start(&inner, &orders);
     let Some(listeners) = descriptors(&listener).await else {
         child.start_kill().unwrap();
@@ -95,7 +95,7 @@ async fn without_anybody_to_take_the_network_there_is_no_guest() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
-    let missing = Some(directory.path().join("nobody"));
+    let missing = Capturing::Passed(directory.path().join("nobody"));
     let child = start(&inner, &Orders { capture: missing, guest: inner.join("guest"), ..Orders::default() });
     let output = tokio::time::timeout(Duration::from_secs(10), child.wait_with_output()).await.unwrap().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");

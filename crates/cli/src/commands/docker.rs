@@ -89,5 +89,5 @@ pub(super) fn kind(asked: &Request, plan: &Plan, image: &AtDaemon) -> Result<Doc
         runtime: plan.runtime.as_ref().map(|runtime| runtime.0.clone()),
         ..docker::Request::of(&image.local.id)
     };
-    Ok(Docker { endpoint: image.endpoint.clone(), patience: Patience::default(), request })
+    Ok(Docker { endpoint: image.endpoint.clone(), patience: Patience::default(), request, copies_programs: false })
 }

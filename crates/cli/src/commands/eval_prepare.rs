@@ -140,7 +140,8 @@ impl Asked {
             container::open_image(&task.document, None, (plan.provider, self.running.pull.unwrap_or_default()));
         let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
         let (request, plan) = self.planned(&task, name, &facts)?;
-        let kind = container::kind(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?;
+        let kind = container::kind(&request, &plan, image.as_ref(), crate::args::CaptureBy::Passed)
+            .map_err(Obstacle::Start)?;
         let revision = revision(Path::new(&self.task));
         let keys = Keys::gather(&plan, |name| std::env::var(name).ok()).map_err(|missing| {
             let problem = Problem::new(missing.to_string()).hint(missing.hint());

@@ -14,7 +14,7 @@ use super::container::Found;
 use super::images;
 use super::network::{Network, NetworkError};
 use super::{container, docker, env_file, exec, input, plan, snapshots, stream};
-use crate::args::RunArguments;
+use crate::args::{CaptureBy, RunArguments};
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
 
@@ -186,7 +186,7 @@ async fn execute(
 ) -> Result<Exit, Obstacle> {
     let run = &run_name();
     let mut network = Network::start(arguments, plan).await.map_err(Obstacle::Network)?;
-    let (sandbox, capture) = start(request, plan, image, run).await.map_err(Obstacle::Start)?;
+    let (sandbox, capture) = start(request, plan, image, run, arguments.capture).await.map_err(Obstacle::Start)?;
     if let (Some(network), Some(capture)) = (&mut network, capture) {
         network.attach(run, plan, capture).await.map_err(Obstacle::Network)?;
     }
@@ -263,8 +263,11 @@ async fn start(
     plan: &Plan,
     image: Option<&Found>,
     run: &str,
+    capture: CaptureBy,
 ) -> Result<(Sandbox, Option<Capture>), StartError> {
-    let Some(kind) = container::kind(request, plan, image)? else { return Ok((sandbox::start_local().await?, None)) };
+    let Some(kind) = container::kind(request, plan, image, capture)? else {
+        return Ok((sandbox::start_local().await?, None));
+    };
     let (sandbox, capture) = kind.start(run).await?.make(Variant::default()).await?;
     Ok((sandbox, Some(capture)))
 }

@@ -92,7 +92,8 @@ fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Found>), Obsta
     let opened = container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull));
     let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
-    let kind = container::kind(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?;
+    let kind =
+        container::kind(&request, &plan, image.as_ref(), crate::args::CaptureBy::Passed).map_err(Obstacle::Start)?;
     // Only what has a wall is planned here.
     let kind = kind.ok_or_else(|| Obstacle::Start(StartError::NoFiles))?;
     let offered = plan.affordances.clone();

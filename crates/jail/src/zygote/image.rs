@@ -238,7 +238,7 @@ impl Layers<'_> {
             fs::set_permissions(place(part), fs::Permissions::from_mode(0o755)).during("making a layer")?;
             self.give(&place(part)).during("giving a layer to the sandbox")?;
         }
-        if self.network == Network::Captured {
+        if self.network != Network::Loopback {
             match name {
                 // Where /etc is a mount of its own, it is there that programs look.
                 "root" if covers.is_empty() => self.name_server(&place("upper").join("etc")),

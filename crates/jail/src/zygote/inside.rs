@@ -166,11 +166,15 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     }
     #[cfg(feature = "mutations")]
     crate::mutated::take_cable().during(STEPS[8])?;
-    if *network == Network::Captured {
-        let listeners = capture::set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
-        let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
-        send(orders, &Report::Captured, &handed).during(STEPS[18])?;
-        // Ours are closed here: whoever holds one could shut it down.
+    match network {
+        Network::Loopback => {}
+        Network::Captured => {
+            let listeners = capture::set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
+            let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
+            send(orders, &Report::Captured, &handed).during(STEPS[18])?;
+            // Ours are closed here: whoever holds one could shut it down.
+        }
+        Network::Relayed => capture::set_up_relayed(Path::new(NEW_PROC)).during(STEPS[18])?,
     }
     hide_parts_of_proc().during(STEPS[5])?;
     make_dev().during(STEPS[6])?;

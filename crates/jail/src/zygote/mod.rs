@@ -26,6 +26,8 @@ pub use client::{CreateError, Created, Zygote, keep_descriptors_back, raise_desc
 pub use protocol::{Changed, Image, Mount, Network, Spec};
 pub use serve::main;
 
+pub use crate::capture::{RELAY_TCP, RELAY_UDP};
+
 /// What could not be done, and what the kernel said.
 #[derive(Debug)]
 pub(crate) struct Trouble {

@@ -84,6 +84,8 @@ pub enum Network {
     Loopback,
     /// The same, but attempts land on listeners that are handed out for somebody outside to serve.
     Captured,
+    /// The same, but attempts land on listeners of the guest's own, which relays them over its control stream.
+    Relayed,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
