@@ -136,6 +136,12 @@ impl Sandbox {
         Ok(Self { session: Session::open(stream).await?, backing: None })
     }
 
+    /// Another way to work in it, which neither holds nor ends it.
+    #[must_use]
+    pub fn view(&self) -> Self {
+        Self { session: self.session.clone(), backing: None }
+    }
+
     /// The conversation with its guest.
     pub fn session(&self) -> &Session {
         &self.session
