@@ -136,7 +136,7 @@ lane_egress() {
     command -v go >/dev/null || debian go golang-go
     check 'an internet for the tests' cargo build --release -p testnet
     tests 'that internet itself' cargo test --release -p testnet
-    tests 'the gateway' cargo test --release -p egress --test gateway
+    tests 'the gateway' cargo test --release -p egress --test gateway --test services
     tests 'attacks and clients' cargo test --release -p ringfence --test egress
     if [ "$(id -u)" -eq 0 ]; then
         tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use docker::Pull;
 use profile::{
     AllowRule, Approval, Audience, Bytes, HostPattern, Internet, Millis, Mount, Overrides, Priority, Profile, Provider,
     Tools,
@@ -70,7 +71,11 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxCommand {
     /// List the sandboxes of this user
-    List,
+    List {
+        /// Those of a provider: docker lists the containers of a daemon that are ours
+        #[arg(long)]
+        provider: Option<Provider>,
+    },
     /// Run a command in a sandbox that runs
     Exec {
         /// Its name, from the list
@@ -104,8 +109,12 @@ pub(crate) enum SandboxCommand {
         /// Its name, from the list
         name: String,
     },
-    /// Remove what runners that were killed left on the list
-    Cleanup,
+    /// Remove what runners that were killed left behind
+    Cleanup {
+        /// Where: docker removes containers of ours that nobody needs any more, and never anybody else's
+        #[arg(long)]
+        provider: Option<Provider>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -239,9 +248,16 @@ pub(crate) struct RunArguments {
     /// A profile, or a document's path
     #[arg(long, value_name = "PROFILE|FILE", default_value = "T0.H1.N2", value_parser = parse_text)]
     pub(crate) profile: String,
-    /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store or a registry
+    /// Who runs it: container, or docker
+    #[arg(long)]
+    pub(crate) provider: Option<Provider>,
+    /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store or a registry; with docker a
+    /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// When docker fetches the image: missing, never or always
+    #[arg(long, value_name = "WHEN", default_value = "missing")]
+    pub(crate) pull: Pull,
     /// When the command has ended, keep what the sandbox has become as an image of this name
     #[arg(long, value_name = "NAME", value_parser = parse_text)]
     pub(crate) save_as: Option<String>,
@@ -297,12 +313,16 @@ pub(crate) struct ProveArguments {
     /// A profile, or the path of a document or a task
     #[arg(value_name = "PROFILE|FILE", value_parser = parse_text)]
     pub(crate) profile: String,
-    /// Who runs it: container
+    /// Who runs it: container, or docker
     #[arg(long)]
     pub(crate) provider: Option<Provider>,
-    /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store or a registry
+    /// The image: host, dir:PATH, oci:PATH, archive:FILE, docker:NAME, or a name in the store or a registry; with docker a
+    /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// When docker fetches the image: missing, never or always
+    #[arg(long, value_name = "WHEN", default_value = "missing")]
+    pub(crate) pull: Pull,
     /// Only the part that evaluations begin with
     #[arg(long)]
     pub(crate) fast: bool,

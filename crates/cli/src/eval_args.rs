@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use docker::Pull;
 use eval::FailOn;
 use eval::task::Slice;
 use profile::{Approval, Profile};
@@ -122,6 +123,9 @@ pub(crate) struct Running {
     /// The key that signs the receipt; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
+    /// When docker fetches the image: missing, never or always; missing unless it is said
+    #[arg(long, value_name = "WHEN")]
+    pub(crate) pull: Option<Pull>,
     #[command(flatten)]
     pub(crate) limits: RunLimitArguments,
 }

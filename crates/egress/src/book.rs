@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use profile::{Egress, HostName, HostPattern};
+
+use crate::neighbours::Neighbourhood;
 
 /// 198.18.0.0/15, without its first 256 addresses: there the sandbox's own and its name server's lie.
 const FIRST: u32 = 0xC612_0100;
@@ -14,11 +17,21 @@ pub(crate) fn is_synthetic(address: Ipv4Addr) -> bool {
     (0xC612_0000..=0xC613_FFFF).contains(&address.to_bits())
 }
 
+/// What an address means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// A name outside.
+    Name(HostName),
+    /// A name of a service of the same sample.
+    Service(Arc<str>),
+}
+
 /// Which address means which name.
 #[derive(Debug)]
 pub(crate) struct Book {
     addresses: HashMap<HostName, Ipv4Addr>,
-    names: HashMap<Ipv4Addr, HostName>,
+    services: HashMap<Arc<str>, Ipv4Addr>,
+    meanings: HashMap<Ipv4Addr, Meaning>,
     next: u32,
     /// How many names may still get an address that no rule lists one by one.
     open: usize,
@@ -27,7 +40,7 @@ pub(crate) struct Book {
 impl Book {
     /// With `open` names besides the listed ones.
     pub(crate) fn new(open: usize) -> Self {
-        Self { addresses: HashMap::new(), names: HashMap::new(), next: FIRST, open }
+        Self { addresses: HashMap::new(), services: HashMap::new(), meanings: HashMap::new(), next: FIRST, open }
     }
 
     /// Gives every name that the rules list one by one its address, in the order of the list: the same in every run.
@@ -51,19 +64,38 @@ impl Book {
         self.assign(name)
     }
 
-    /// The name that an address means.
-    pub(crate) fn name_of(&self, address: Ipv4Addr) -> Option<&HostName> {
-        self.names.get(&address)
+    /// Gives every name of a neighbour its address. They do not count as open names.
+    pub(crate) fn list_services(&mut self, neighbours: &Neighbourhood) {
+        for name in neighbours.names() {
+            if let Some(address) = self.take(Meaning::Service(Arc::clone(name))) {
+                self.services.insert(Arc::clone(name), address);
+            }
+        }
+    }
+
+    /// The address of a neighbour's name.
+    pub(crate) fn address_of_service(&self, name: &str) -> Option<Ipv4Addr> {
+        self.services.get(name).copied()
+    }
+
+    /// What an address means, if it was given to anybody.
+    pub(crate) fn meaning_of(&self, address: Ipv4Addr) -> Option<&Meaning> {
+        self.meanings.get(&address)
     }
 
     fn assign(&mut self, name: &HostName) -> Option<Ipv4Addr> {
+        let address = self.take(Meaning::Name(name.clone()))?;
+        self.addresses.insert(name.clone(), address);
+        Some(address)
+    }
+
+    fn take(&mut self, meaning: Meaning) -> Option<Ipv4Addr> {
         if self.next > LAST {
             return None;
         }
         let address = Ipv4Addr::from_bits(self.next);
         self.next += 1;
-        self.addresses.insert(name.clone(), address);
-        self.names.insert(address, name.clone());
+        self.meanings.insert(address, meaning);
         Some(address)
     }
 }
@@ -90,7 +122,7 @@ mod tests {
             }
         }
         assert_eq!(given, 130_815);
-        assert_eq!(book.name_of(Ipv4Addr::new(198, 19, 255, 255)), None);
+        assert_eq!(book.meaning_of(Ipv4Addr::new(198, 19, 255, 255)), None);
     }
 
     #[test]
@@ -108,7 +140,7 @@ mod tests {
         assert_eq!(book.address_of(&name("y.c.org")), Some(Ipv4Addr::new(198, 18, 1, 3)));
         assert_eq!(book.address_of(&name("z.c.org")), None, "the limit");
         assert_eq!(book.address_of(&name("a.org")), Some(Ipv4Addr::new(198, 18, 1, 0)));
-        assert_eq!(book.name_of(Ipv4Addr::new(198, 18, 1, 3)), Some(&name("y.c.org")));
-        assert_eq!(book.name_of(Ipv4Addr::new(198, 18, 1, 4)), None);
+        assert_eq!(book.meaning_of(Ipv4Addr::new(198, 18, 1, 3)), Some(&Meaning::Name(name("y.c.org"))));
+        assert_eq!(book.meaning_of(Ipv4Addr::new(198, 18, 1, 4)), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,13 +14,17 @@ use profile::Egress;
 use sandbox::Capture;
 use thiserror::Error;
 use tokio::net::UnixStream;
-use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::gateway::{Lost, Settings};
 use crate::link::{Asking, FromGateway, Inbox, Rules, ToGateway, send};
+use crate::neighbours::Neighbour;
 use crate::process::PROCESS;
+use crate::reaching;
 use crate::record::{Counters, Record};
 use crate::served::{Asked, Decider};
+use crate::switchboard::Neighbours;
 
 /// Why a sandbox has no network.
 #[derive(Debug, Error)]
@@ -62,10 +66,18 @@ struct Waiting {
     detached: HashMap<u32, oneshot::Sender<Counters>>,
 }
 
-struct Shared {
+/// Lines to services at the same time, of all sandboxes together.
+const MAX_LINES: usize = 8192;
+
+pub(crate) struct Shared {
     stream: UnixStream,
     writing: AsyncMutex<()>,
     waiting: Mutex<Waiting>,
+    /// Who connects to whose neighbours.
+    neighbours: Mutex<HashMap<u32, Arc<dyn Neighbours>>>,
+    pub(crate) lines: Semaphore,
+    /// The order to end for every task that serves a sandbox.
+    pub(crate) ended: CancellationToken,
 }
 
 /// A gateway in a process of its own. Dropping it ends the process, and with it every sandbox's network.
@@ -125,6 +137,9 @@ impl GatewayProcess {
             stream: stream.map_err(GatewayError::Start)?,
             writing: AsyncMutex::default(),
             waiting: Mutex::default(),
+            neighbours: Mutex::default(),
+            lines: Semaphore::new(MAX_LINES),
+            ended: CancellationToken::new(),
         });
         let (notices, received) = mpsc::unbounded_channel();
         let asking = if decider.is_some() { Asking::Wanted } else { Asking::Unwanted };
@@ -132,7 +147,7 @@ impl GatewayProcess {
         shared.waiting().ready = Some(ready);
         let reading = tokio::spawn(read(Arc::clone(&shared), notices, decider));
         let process = Self { shared, next: AtomicU32::new(1), child, reading };
-        process.shared.say(&ToGateway::Configure(settings, asking), &Capture { listeners: Vec::new() }).await?;
+        process.shared.say(&ToGateway::Configure(settings, asking), &[]).await?;
         in_time(started).await?.map_err(GatewayError::Refused)?;
         Ok((process, received))
     }
@@ -140,10 +155,41 @@ impl GatewayProcess {
     /// Has a sandbox's network served by these rules.
     pub async fn attach(&self, name: &str, egress: &Egress, capture: Capture) -> Result<Attachment, GatewayError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.attach_as(id, name, egress, capture, Vec::new()).await
+    }
+
+    /// The same for one service of a sample: the others are reached by name on the ports that they declared, at every
+    /// level, through whoever connects to them. Start nothing in it before.
+    pub async fn attach_among(
+        &self,
+        name: &str,
+        egress: &Egress,
+        capture: Capture,
+        neighbours: Vec<Neighbour>,
+        through: Arc<dyn Neighbours>,
+    ) -> Result<Attachment, GatewayError> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.shared.neighbours().insert(id, through);
+        let attached = self.attach_as(id, name, egress, capture, neighbours).await;
+        if attached.is_err() {
+            self.shared.neighbours().remove(&id);
+        }
+        attached
+    }
+
+    async fn attach_as(
+        &self,
+        id: u32,
+        name: &str,
+        egress: &Egress,
+        capture: Capture,
+        neighbours: Vec<Neighbour>,
+    ) -> Result<Attachment, GatewayError> {
         let (sender, answer) = oneshot::channel();
         self.shared.waiting().attached.insert(id, sender);
-        let message = ToGateway::Attach { id, name: name.to_owned(), rules: Rules::from(egress) };
-        self.shared.say(&message, &capture).await?;
+        let message = ToGateway::Attach { id, name: name.to_owned(), rules: Rules::from(egress), neighbours };
+        let descriptors: Vec<_> = capture.listeners.iter().map(|listener| listener.as_fd()).collect();
+        self.shared.say(&message, &descriptors).await?;
         in_time(answer).await?.map_err(GatewayError::Refused)?;
         Ok(Attachment(id))
     }
@@ -153,15 +199,16 @@ impl GatewayProcess {
         let (sender, answer) = oneshot::channel();
         self.shared.waiting().replaced.insert(attachment.0, sender);
         let message = ToGateway::Replace { id: attachment.0, rules: Rules::from(egress) };
-        self.shared.say(&message, &Capture { listeners: Vec::new() }).await?;
+        self.shared.say(&message, &[]).await?;
         in_time(answer).await
     }
 
     /// Ends a sandbox's network. All its records have come when this returns.
     pub async fn detach(&self, attachment: Attachment) -> Result<Counters, GatewayError> {
         let (sender, answer) = oneshot::channel();
+        self.shared.neighbours().remove(&attachment.0);
         self.shared.waiting().detached.insert(attachment.0, sender);
-        self.shared.say(&ToGateway::Detach { id: attachment.0 }, &Capture { listeners: Vec::new() }).await?;
+        self.shared.say(&ToGateway::Detach { id: attachment.0 }, &[]).await?;
         in_time(answer).await
     }
 
@@ -181,6 +228,7 @@ async fn in_time<T>(answer: oneshot::Receiver<T>) -> Result<T, GatewayError> {
 
 impl Drop for GatewayProcess {
     fn drop(&mut self) {
+        self.shared.ended.cancel();
         self.reading.abort();
         // The end of the stream is the order to end; a process that does not follow is ended.
         let _ = rustix::net::shutdown(&self.shared.stream, rustix::net::Shutdown::Both);
@@ -194,11 +242,14 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn say(&self, message: &ToGateway, capture: &Capture) -> Result<(), GatewayError> {
-        let descriptors: Vec<_> = capture.listeners.iter().map(|listener| listener.as_fd()).collect();
+    pub(crate) fn neighbours(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<dyn Neighbours>>> {
+        self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) async fn say(&self, message: &ToGateway, descriptors: &[BorrowedFd<'_>]) -> Result<(), GatewayError> {
         let sending = async {
             let _writing = self.writing.lock().await;
-            send(&self.stream, message, &descriptors).await
+            send(&self.stream, message, descriptors).await
         };
         match tokio::time::timeout(PATIENCE, sending).await {
             Ok(sent) => sent.map_err(|_| GatewayError::Gone),
@@ -230,9 +281,11 @@ async fn read(shared: Arc<Shared>, notices: mpsc::UnboundedSender<Notice>, decid
                 let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     let allowed = decision.await;
-                    let none = Capture { listeners: Vec::new() };
-                    let _ = shared.say(&ToGateway::Decided { ask, allowed }, &none).await;
+                    let _ = shared.say(&ToGateway::Decided { ask, allowed }, &[]).await;
                 });
+            }
+            FromGateway::Reach { ask, id, service, port } => {
+                tokio::spawn(reaching::reach(Arc::clone(&shared), ask, id, service, port));
             }
         }
     }

@@ -5,11 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use profile::{Egress, HostName};
-use socket2::SockRef;
-use tokio::net::TcpStream;
+use profile::Egress;
 
-use crate::book::is_synthetic;
+use crate::book::{Meaning, is_synthetic};
 use crate::head::Head;
 use crate::outside::Outside;
 use crate::reason::Reason;
@@ -17,6 +15,8 @@ use crate::record::{Outcome, Protocol, Record};
 use crate::relay::{self, Direction, Ended, Flow, Meter};
 use crate::requests::{self, Requests};
 use crate::served::Served;
+use crate::services::{self, Passed};
+use crate::socket::Socket;
 use crate::verdict::{Attempt, Check, Verdict, decide};
 use crate::{handshake, names};
 
@@ -24,11 +24,14 @@ const DNS: u16 = 53;
 /// What the record of a connection is made of.
 pub(crate) struct Story {
     pub(crate) protocol: Protocol,
-    name: Option<HostName>,
+    name: Option<String>,
     asked: Option<SocketAddr>,
     /// Set once, when there is a connection; read by whoever watches the rules.
     used: Arc<OnceLock<IpAddr>>,
-    rule: Option<String>,
+    pub(crate) rule: Option<String>,
+    /// The service that the name means, and whether there was a connection to it.
+    pub(crate) service: Option<String>,
+    pub(crate) reached_service: bool,
     pub(crate) request: Option<String>,
     pub(crate) meter: Meter,
 }
@@ -43,22 +46,25 @@ pub(crate) enum Fate {
 }
 
 /// Serves one connection to its end, and notes it.
-pub(crate) async fn serve(served: Arc<Served>, stream: TcpStream) {
+pub(crate) async fn serve(served: Arc<Served>, stream: Socket) {
     let mut story = Story {
         protocol: Protocol::Tcp,
         name: None,
         asked: None,
         used: Arc::default(),
         rule: None,
+        service: None,
+        reached_service: false,
         request: None,
         meter: Meter::new(),
     };
     let ended = served.ended.clone();
     let fate = tokio::select! {
         fate = tell(&served, stream, &mut story) => fate,
-        () = ended.cancelled() => match story.used.get() {
-            Some(_) => Fate::Done,
-            None => Fate::Ended(Reason::SandboxEnded),
+        () = ended.cancelled() => if story.was_connected() {
+            Fate::Done
+        } else {
+            Fate::Ended(Reason::SandboxEnded)
         },
     };
     let reason = match fate {
@@ -66,11 +72,12 @@ pub(crate) async fn serve(served: Arc<Served>, stream: TcpStream) {
         Fate::Done => None,
         Fate::Ended(reason) => Some(reason),
     };
-    if let (Some(reason), Some(_)) = (reason.filter(|reason| *reason != Reason::Idle), story.used.get()) {
+    if let Some(reason) = reason.filter(|reason| *reason != Reason::Idle && story.was_connected()) {
         // What went before it went: the connection is one record, what ended it another.
         let mut refusal = served.journal.record(story.protocol, Outcome::Refused);
         refusal.reason = Some(reason);
-        refusal.name = story.name.as_ref().map(ToString::to_string);
+        refusal.name.clone_from(&story.name);
+        refusal.service.clone_from(&story.service);
         refusal.port = story.asked.map(|asked| asked.port());
         refusal.asked = story.asked.map(|asked| asked.ip().to_canonical());
         refusal.rule.clone_from(&story.rule);
@@ -85,10 +92,15 @@ pub(crate) async fn serve(served: Arc<Served>, stream: TcpStream) {
 }
 
 impl Story {
+    /// Whether there was a connection to anybody.
+    fn was_connected(&self) -> bool {
+        self.used.get().is_some() || self.reached_service
+    }
+
     fn into_record(self, served: &Served, reason: Option<Reason>) -> Record {
         let outcome = match reason {
             None | Some(Reason::Idle) => Outcome::Allowed,
-            Some(_) if self.used.get().is_some() => Outcome::Allowed,
+            Some(_) if self.was_connected() => Outcome::Allowed,
             Some(
                 Reason::Unresolved
                 | Reason::HostRefused
@@ -100,7 +112,8 @@ impl Story {
         };
         let mut record = served.journal.record(self.protocol, outcome);
         record.reason = reason;
-        record.name = self.name.map(|name| name.to_string());
+        record.name = self.name;
+        record.service = self.service;
         record.port = self.asked.map(|asked| asked.port());
         record.asked = self.asked.map(|asked| asked.ip().to_canonical());
         record.used = self.used.get().copied();
@@ -114,29 +127,13 @@ impl Story {
     }
 }
 
-/// The address that the program asked for, before the rules brought it here.
-fn original(stream: &TcpStream) -> Option<SocketAddr> {
-    let socket = SockRef::from(stream);
-    let found = match stream.local_addr().ok()? {
-        SocketAddr::V4(_) => socket.original_dst_v4(),
-        SocketAddr::V6(_) => socket.original_dst_v6(),
-    };
-    let address = found.ok()?.as_socket()?;
-    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
-}
-
-/// Ends a connection so that the program sees it at once.
-fn reset(stream: TcpStream) {
-    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-    drop(stream);
-}
-
-async fn tell(served: &Served, stream: TcpStream, story: &mut Story) -> Fate {
-    let _ = stream.set_nodelay(true);
+async fn tell(served: &Served, stream: Socket, story: &mut Story) -> Fate {
+    stream.do_not_delay();
+    let asked = stream.original().map(|asked| SocketAddr::new(asked.ip().to_canonical(), asked.port()));
     // Straight to the listener, past the rules: there is no destination to it, or one that is the listener's own side.
-    let Some(asked) = original(&stream).filter(|asked| !asked.ip().is_loopback()) else {
-        story.asked = stream.local_addr().ok();
-        reset(stream);
+    let Some(asked) = asked.filter(|asked| !asked.ip().is_loopback()) else {
+        story.asked = stream.accepted_at();
+        stream.reset();
         return Fate::Ended(Reason::CapturePort);
     };
     story.asked = Some(asked);
@@ -147,10 +144,24 @@ async fn tell(served: &Served, stream: TcpStream, story: &mut Story) -> Fate {
             Err(reason) => Fate::Ended(reason),
         };
     }
-    let attempt = match attempt_of(served, asked, story) {
-        Ok(attempt) => attempt,
+    let attempt = match aim_of(served, asked, story) {
+        Ok(Aim::Outside(attempt)) => attempt,
+        Ok(Aim::Service(name)) => {
+            let passed = services::pass(served, &stream, &name, asked.port(), story).await;
+            return match passed {
+                Ok(Passed::Done) => Fate::Done,
+                Ok(Passed::Broken) => {
+                    stream.reset();
+                    Fate::Done
+                }
+                Err(reason) => {
+                    stream.reset();
+                    Fate::Ended(reason)
+                }
+            };
+        }
         Err(reason) => {
-            reset(stream);
+            stream.reset();
             return Fate::Ended(reason);
         }
     };
@@ -158,7 +169,7 @@ async fn tell(served: &Served, stream: TcpStream, story: &mut Story) -> Fate {
     let verdict = decide(&rules.borrow_and_update(), &attempt);
     let check = match verdict {
         Verdict::Refused(reason) => {
-            reset(stream);
+            stream.reset();
             return Fate::Ended(reason);
         }
         Verdict::Allowed { rule, check } => {
@@ -189,23 +200,37 @@ async fn tell(served: &Served, stream: TcpStream, story: &mut Story) -> Fate {
     match ended {
         Ok(()) => Fate::Done,
         Err(reason) => {
-            reset(stream);
+            stream.reset();
             Fate::Ended(reason)
         }
     }
 }
 
+/// Where a connection wants to go.
+enum Aim {
+    Outside(Attempt),
+    Service(Arc<str>),
+}
+
 /// An address of the range for names is the name it was given for.
-fn attempt_of(served: &Served, asked: SocketAddr, story: &mut Story) -> Result<Attempt, Reason> {
+fn aim_of(served: &Served, asked: SocketAddr, story: &mut Story) -> Result<Aim, Reason> {
     match asked.ip() {
         IpAddr::V4(v4) if is_synthetic(v4) => {
-            let name = served.book().name_of(v4).cloned().ok_or(Reason::NoSuchName)?;
-            story.name = Some(name.clone());
-            Ok(Attempt::Name(name, asked.port()))
+            let meaning = served.book().meaning_of(v4).cloned().ok_or(Reason::NoSuchName)?;
+            match meaning {
+                Meaning::Name(name) => {
+                    story.name = Some(name.to_string());
+                    Ok(Aim::Outside(Attempt::Name(name, asked.port())))
+                }
+                Meaning::Service(name) => {
+                    story.name = Some(name.to_string());
+                    Ok(Aim::Service(name))
+                }
+            }
         }
         address => {
-            story.name = served.remembered(address);
-            Ok(Attempt::Address(address, asked.port()))
+            story.name = served.remembered(address).map(|name| name.to_string());
+            Ok(Aim::Outside(Attempt::Address(address, asked.port())))
         }
     }
 }
@@ -220,7 +245,7 @@ enum Shown {
 /// Reads what the rule wants to see.
 async fn show(
     served: &Served,
-    stream: &TcpStream,
+    stream: &Socket,
     attempt: &Attempt,
     check: Check,
     story: &mut Story,
@@ -259,7 +284,7 @@ async fn connect(
     port: u16,
     story: &Story,
     allows: &impl Fn(&Egress) -> bool,
-) -> Result<TcpStream, Reason> {
+) -> Result<Socket, Reason> {
     let rules = served.rules();
     let addresses = match attempt {
         Attempt::Name(name, _) | Attempt::Query(name) => served.outside.resolve(name, &rules).await?,
@@ -268,13 +293,13 @@ async fn connect(
     let other = served.outside.connect(&addresses, port).await?;
     let address = other.peer_addr().map_err(|_| Reason::HostUnreachable)?.ip();
     let _ = story.used.set(address);
-    if allows(&served.rules()) { Ok(other) } else { Err(Reason::RulesChanged) }
+    if allows(&served.rules()) { Ok(Socket::Tcp(other)) } else { Err(Reason::RulesChanged) }
 }
 
 /// Checks, connects, and moves bytes until one side is done.
 async fn pass(
     served: &Served,
-    stream: &TcpStream,
+    stream: &Socket,
     attempt: &Attempt,
     port: u16,
     check: Check,
@@ -291,7 +316,7 @@ async fn pass(
             return Err(reason);
         }
     };
-    let _ = other.set_nodelay(true);
+    other.do_not_delay();
     let crowded = served.is_crowded();
     if crowded {
         relay::restrain(stream);
@@ -331,7 +356,7 @@ async fn pass(
 }
 
 /// Both directions to their ends, or until one of them is cut.
-async fn both(out: impl Future<Output = Ended>, back: impl Future<Output = Ended>) -> Ended {
+pub(crate) async fn both(out: impl Future<Output = Ended>, back: impl Future<Output = Ended>) -> Ended {
     tokio::pin!(out, back);
     let (mut out_done, mut back_done) = (false, false);
     while !(out_done && back_done) {
@@ -351,7 +376,7 @@ async fn in_time<T>(limit: Duration, work: impl Future<Output = Result<T, Reason
 }
 
 /// Reads what there is behind the bytes that are known; an end is too slow for ever.
-pub(crate) async fn read_more(stream: &TcpStream, bytes: &mut Vec<u8>) -> Result<(), Reason> {
+pub(crate) async fn read_more(stream: &Socket, bytes: &mut Vec<u8>) -> Result<(), Reason> {
     loop {
         stream.readable().await.map_err(|_| Reason::TooSlow)?;
         let mut part = [0; 4096];

@@ -14,11 +14,14 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 
+use crate::neighbours::{Neighbour, Neighbourhood};
 use crate::outside::{Outside, ResolverError};
 use crate::reason::Reason;
 use crate::record::{Counters, Journal, Outcome, Protocol, Record};
 use crate::relay::Buffers;
 use crate::served::{Commons, Decider, Limits, Served};
+use crate::services::Reach;
+use crate::socket::Socket;
 use crate::{connection, names};
 
 /// How a gateway works.
@@ -67,6 +70,7 @@ impl Gateway {
     pub fn new(
         settings: &Settings,
         decider: Option<Arc<dyn Decider>>,
+        reach: Option<Arc<dyn Reach>>,
         records: mpsc::Sender<Record>,
         lost: mpsc::UnboundedSender<Lost>,
     ) -> Result<Self, ResolverError> {
@@ -78,6 +82,7 @@ impl Gateway {
             buffers: Arc::new(Buffers::default()),
             all_connections: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1024).min(1 << 20))),
             decider,
+            reach,
         };
         Ok(Self { commons, limits: settings.limits.clone(), records, lost, served: Mutex::default() })
     }
@@ -86,10 +91,20 @@ impl Gateway {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a sandbox's network by these rules.
-    pub fn attach(&self, id: u32, name: &str, egress: Egress, capture: Capture) -> io::Result<()> {
+    /// Serves a sandbox's network by these rules, among these other services of its sample.
+    pub fn attach(
+        &self,
+        id: u32,
+        name: &str,
+        egress: Egress,
+        neighbours: Vec<Neighbour>,
+        capture: Capture,
+    ) -> io::Result<()> {
+        let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let neighbours = Neighbourhood::new(neighbours).map_err(invalid)?;
         let journal = Journal::new(name, self.records.clone());
-        let served = Arc::new(Served::new(name, egress, self.limits.clone(), journal, &self.commons));
+        let served = Served::new((id, name), egress, neighbours, self.limits.clone(), journal, &self.commons);
+        let served = Arc::new(served);
         let tasks = TaskTracker::new();
         let mut listeners = capture.listeners.into_iter();
         let mut any = false;
@@ -177,7 +192,7 @@ async fn accept(served: Arc<Served>, listener: TcpListener, tasks: TaskTracker) 
         };
         let served = Arc::clone(&served);
         tasks.spawn(async move {
-            connection::serve(served, stream).await;
+            connection::serve(served, Socket::Tcp(stream)).await;
             drop((own, shared));
         });
     }

@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
-use tokio::net::TcpStream;
-
 use crate::connection::read_more;
 use crate::hello::{Answer, MAX_HELLO, before_greeting, check_hello, read_answer, read_hello};
 use crate::reason::Reason;
 use crate::relay::{Direction, Ended, Flow};
+use crate::socket::Socket;
 
 /// The most that is read before a connection has shown what it is: a greeting and what came with it.
 const MAX_FIRST: usize = MAX_HELLO + 8192;
@@ -20,7 +19,7 @@ const MAX_BETWEEN: usize = 64 << 10;
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// Reads until there is a greeting for this name at the start; returns its length. What came with it stays behind it.
-pub(crate) async fn greeting(stream: &TcpStream, bytes: &mut Vec<u8>, name: &str) -> Result<usize, Reason> {
+pub(crate) async fn greeting(stream: &Socket, bytes: &mut Vec<u8>, name: &str) -> Result<usize, Reason> {
     loop {
         if let Some(hello) = read_hello(bytes)? {
             return check_hello(&hello, name).map(|()| hello.length);
@@ -36,8 +35,8 @@ pub(crate) async fn greeting(stream: &TcpStream, bytes: &mut Vec<u8>, name: &str
 /// speak in private.
 pub(crate) async fn pass(
     flow: &Flow<'_>,
-    stream: &TcpStream,
-    other: &TcpStream,
+    stream: &Socket,
+    other: &Socket,
     mut bytes: Vec<u8>,
     length: usize,
     name: &str,

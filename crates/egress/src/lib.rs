@@ -7,6 +7,7 @@
 //! Pure: [`decide`], [`read_hello`], [`read_head`], [`read_question`]. The rest moves bytes.
 
 mod book;
+mod bridge;
 mod chunks;
 mod client;
 mod connection;
@@ -14,19 +15,25 @@ mod gateway;
 mod handshake;
 mod head;
 mod hello;
+mod lines;
 mod link;
 mod names;
+mod neighbours;
 mod outside;
 mod process;
 mod question;
 mod reach;
+mod reaching;
 mod reason;
 mod record;
 mod relay;
 mod requests;
 mod served;
+mod services;
+mod socket;
 #[cfg(feature = "mutations")]
 mod stray;
+mod switchboard;
 #[cfg(test)]
 mod testing;
 mod verdict;
@@ -35,10 +42,13 @@ pub use client::{Attachment, GatewayError, GatewayProcess, Notice};
 pub use gateway::{Gateway, Lost, Settings};
 pub use head::{Body, Head, MAX_HEAD, read_head};
 pub use hello::{Hello, MAX_HELLO, check_hello, read_hello};
+pub use neighbours::Neighbour;
 pub use outside::ResolverError;
 pub use process::{become_gateway, execute_gateway};
 pub use question::{Kind, MAX_QUERY, Question, read_question};
 pub use reason::Reason;
 pub use record::{Counters, Outcome, Protocol, Record};
 pub use served::{Asked, Decider, Limits};
+pub use services::{Line, Reach};
+pub use switchboard::{Neighbours, Switchboard};
 pub use verdict::{Attempt, Check, Upgrades, Verdict, decide};

@@ -15,6 +15,8 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::gateway::Settings;
+use crate::neighbours::Neighbour;
+use crate::reason::Reason;
 use crate::record::{Counters, Record};
 
 /// The longest message: a full list of rules fits many times.
@@ -32,6 +34,7 @@ pub(crate) enum ToGateway {
         id: u32,
         name: String,
         rules: Rules,
+        neighbours: Vec<Neighbour>,
     },
     Replace {
         id: u32,
@@ -43,6 +46,15 @@ pub(crate) enum ToGateway {
     Decided {
         ask: u32,
         allowed: bool,
+    },
+    /// One end of a pair of sockets comes with it, unless there is an error.
+    Reached {
+        ask: u32,
+        error: Option<Reason>,
+    },
+    /// The service's side of a line broke: what came of it is not all.
+    Cut {
+        ask: u32,
     },
 }
 
@@ -78,6 +90,13 @@ pub(crate) enum FromGateway {
         ask: u32,
         sandbox: String,
         name: String,
+    },
+    /// The sandbox attached under `id` wants a line to a declared port of a neighbour.
+    Reach {
+        ask: u32,
+        id: u32,
+        service: String,
+        port: u16,
     },
 }
 

@@ -8,13 +8,15 @@ use hickory_proto::rr::RData;
 use mutation::{Mutation, mutated};
 use profile::Egress;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 
 use crate::question::{Kind, MAX_QUERY, Question, for_udp, read_question};
 use crate::reason::Reason;
 use crate::record::{Outcome, Protocol};
 use crate::served::Served;
+use crate::services;
+use crate::socket::Socket;
 use crate::verdict::{Attempt, Verdict, decide, denies_labels};
 
 /// Queries of one sandbox that wait for somebody at the same time.
@@ -57,7 +59,7 @@ pub(crate) async fn serve_udp(served: Arc<Served>, socket: UdpSocket) -> io::Err
 }
 
 /// Serves queries on one connection; `Err` if it held none.
-pub(crate) async fn serve_tcp(served: &Served, stream: &mut TcpStream) -> Result<(), Reason> {
+pub(crate) async fn serve_tcp(served: &Served, stream: &mut Socket) -> Result<(), Reason> {
     for number in 0..MAX_ON_CONNECTION {
         let nothing = || if number == 0 { Err(Reason::BadQuery) } else { Ok(()) };
         let Ok(Ok(length)) = tokio::time::timeout(SILENCE, stream.read_u16()).await else { return nothing() };
@@ -109,6 +111,9 @@ async fn answer(served: &Served, question: &Question) -> Vec<u8> {
         note(served, Some(question), Err(reason));
         bytes
     };
+    if let Some(bytes) = answer_service(served, question) {
+        return bytes;
+    }
     let rules = served.rules();
     if mutated(Mutation::ResolverForwards) {
         let _ = served.outside.look_up(question.query()).await;
@@ -148,6 +153,27 @@ async fn answer(served: &Served, question: &Question) -> Vec<u8> {
             }
         }
     }
+}
+
+/// The answer to a question for a neighbour, at every level and before any rule: its name is inside the fence, and hides
+/// whatever has it outside.
+fn answer_service(served: &Served, question: &Question) -> Option<Vec<u8>> {
+    let name = question.plain_name()?;
+    let service = served.neighbours.service(&name)?;
+    let refused = question.kind == Kind::Refused;
+    let mut record = served.journal.record(Protocol::Dns, if refused { Outcome::Refused } else { Outcome::Allowed });
+    record.request = Some(question.asked_kind());
+    record.service = Some(service.to_string());
+    record.rule = Some(services::rule(service));
+    record.reason = refused.then_some(Reason::QueryKind);
+    let bytes = match question.kind {
+        Kind::Refused => question.refuse(),
+        Kind::Other => question.answer(None),
+        Kind::Address => question.answer(served.book().address_of_service(&name)),
+    };
+    record.name = Some(name);
+    served.journal.note(record);
+    Some(bytes)
 }
 
 /// Where everything may be reached, real answers are given; names that are denied are still denied.

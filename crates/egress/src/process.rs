@@ -16,9 +16,11 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::gateway::{Gateway, Lost};
+use crate::lines::Lines;
 use crate::link::{Asking, FromGateway, Inbox, ToGateway, send};
 use crate::record::Record;
 use crate::served::{Asked, Decider};
+use crate::services::Reach;
 
 /// The name by which a program that is this process knows it.
 pub(crate) const PROCESS: &str = "ringfence-gateway";
@@ -83,19 +85,25 @@ async fn work(stream: OwnedFd) -> std::io::Result<()> {
     let Some((ToGateway::Configure(settings, asking), _)) = inbox.receive(&stream).await? else { return Ok(()) };
     let runner = Arc::new(Runner { out: out.clone(), next: AtomicU32::new(1), waiting: Mutex::default() });
     let decider = (asking == Asking::Wanted).then(|| Arc::clone(&runner) as Arc<dyn Decider>);
-    let gateway = match Gateway::new(&settings, decider, record_sender, lost_sender) {
+    let lines = Arc::new(Lines::new(out.clone()));
+    let reach = Some(Arc::clone(&lines) as Arc<dyn Reach>);
+    let gateway = match Gateway::new(&settings, decider, reach, record_sender, lost_sender) {
         Ok(gateway) => Arc::new(gateway),
         Err(error) => {
             let _ = out.send(FromGateway::Failed(error.to_string()));
             drop(out);
-            drop(runner);
+            drop((runner, lines));
             let _ = writer.await;
             return Ok(());
         }
     };
     let _ = out.send(FromGateway::Ready);
     while let Some((message, descriptors)) = inbox.receive(&stream).await? {
-        handle(&gateway, &runner, &out, message, descriptors);
+        match message {
+            ToGateway::Reached { ask, error } => lines.reached(ask, error, descriptors.into_iter().next()),
+            ToGateway::Cut { ask } => lines.cut(ask),
+            message => handle(&gateway, &runner, &out, message, descriptors),
+        }
     }
     // The runner is gone, and with it every sandbox: nothing is left to serve.
     Ok(())
@@ -103,11 +111,11 @@ async fn work(stream: OwnedFd) -> std::io::Result<()> {
 
 fn handle(gateway: &Arc<Gateway>, runner: &Runner, out: &Outgoing, message: ToGateway, descriptors: Vec<OwnedFd>) {
     match message {
-        ToGateway::Configure(..) => {}
-        ToGateway::Attach { id, name, rules } => {
+        ToGateway::Configure(..) | ToGateway::Reached { .. } | ToGateway::Cut { .. } => {}
+        ToGateway::Attach { id, name, rules, neighbours } => {
             let attached = Egress::try_from(rules).and_then(|egress| {
                 let capture = Capture { listeners: descriptors };
-                gateway.attach(id, &name, egress, capture).map_err(|error| error.to_string())
+                gateway.attach(id, &name, egress, neighbours, capture).map_err(|error| error.to_string())
             });
             let _ = out.send(FromGateway::Attached { id, error: attached.err() });
         }

@@ -59,20 +59,25 @@ pub fn read_question(bytes: &[u8]) -> Result<Question, Reason> {
     Ok(Question { name: name_of(&query), kind, query, message })
 }
 
-/// By its labels, because a text could hold dots and zeros that are none.
 fn name_of(query: &Query) -> Result<HostName, Reason> {
+    let text = plain_name(query).ok_or(Reason::BadName)?;
+    HostName::parse(&text).map_err(|_| Reason::BadName)
+}
+
+/// By its labels, because a text could hold dots and zeros that are none.
+fn plain_name(query: &Query) -> Option<String> {
     let mut text = String::new();
     for label in query.name() {
         let plain = label.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
         if label.is_empty() || !plain {
-            return Err(Reason::BadName);
+            return None;
         }
         if !text.is_empty() {
             text.push('.');
         }
         text.extend(label.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
     }
-    HostName::parse(&text).map_err(|_| Reason::BadName)
+    Some(text)
 }
 
 impl Question {
@@ -89,6 +94,11 @@ impl Question {
     /// Its labels in lower case, whatever they hold.
     pub(crate) fn labels(&self) -> Vec<Vec<u8>> {
         self.query.name().iter().map(<[u8]>::to_ascii_lowercase).collect()
+    }
+
+    /// Its name in lower case if it has only letters, digits, hyphens and underscores; a service's may have one label.
+    pub(crate) fn plain_name(&self) -> Option<String> {
+        plain_name(&self.query)
     }
 
     pub(crate) fn query(&self) -> &Query {

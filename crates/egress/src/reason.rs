@@ -36,6 +36,8 @@ reasons! {
     NameDenied = "name_denied",
     /// the name is listed, this port of it is not
     PortNotListed = "port_not_listed",
+    /// a service of the same sample, and a port that it did not declare
+    ServicePort = "service_port",
     /// an address that no name was given for
     RawAddress = "raw_address",
     /// a deny rule holds the address

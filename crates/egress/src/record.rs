@@ -54,6 +54,10 @@ pub struct Record {
     /// The name.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
+    /// The service of the same sample that the name means: nothing of this left. Whatever has that name outside was
+    /// neither asked for nor reached.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub service: Option<String>,
     /// The port.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<u16>,
@@ -92,6 +96,7 @@ impl Record {
             verdict,
             reason: None,
             name: None,
+            service: None,
             port: None,
             request: None,
             asked: None,
@@ -133,8 +138,11 @@ struct Key {
 pub struct Counters {
     /// Queries that were answered.
     pub queries: u64,
-    /// Connections that went on.
+    /// Connections that went on, to the world.
     pub connections: u64,
+    /// Connections that went on, to services of the same sample.
+    #[serde(default)]
+    pub services: u64,
     /// Queries and connections that were refused.
     pub refused: u64,
     /// Bytes from the sandbox.
@@ -180,6 +188,7 @@ impl Journal {
         match (record.verdict, record.protocol) {
             (Outcome::Refused, _) => counters.refused += 1,
             (_, Protocol::Dns) => counters.queries += 1,
+            (Outcome::Allowed, _) if record.service.is_some() => counters.services += 1,
             (Outcome::Allowed, _) => counters.connections += 1,
             (Outcome::Failed, _) => {}
         }

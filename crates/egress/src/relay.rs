@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::net::TcpStream;
-
 use crate::reason::Reason;
+use crate::socket::Socket;
 
 /// How much is read at once.
 const BUFFER: usize = 256 << 10;
@@ -35,7 +34,7 @@ impl Buffers {
 }
 
 /// Keeps what the kernel holds for a connection small, where many share.
-pub(crate) fn restrain(stream: &TcpStream) {
+pub(crate) fn restrain(stream: &Socket) {
     let socket = socket2::SockRef::from(stream);
     // Where it cannot be set, the kernel's own limits hold.
     let _ = socket.set_send_buffer_size(CROWDED);
@@ -167,7 +166,7 @@ pub(crate) struct Flow<'a> {
 
 impl Flow<'_> {
     /// Writes all of it, counted.
-    pub(crate) async fn write(&self, to: &TcpStream, mut bytes: &[u8], way: Direction) -> Result<(), Ended> {
+    pub(crate) async fn write(&self, to: &Socket, mut bytes: &[u8], way: Direction) -> Result<(), Ended> {
         self.allowance.take(bytes.len()).await?;
         while !bytes.is_empty() {
             match to.try_write(bytes) {
@@ -185,7 +184,7 @@ impl Flow<'_> {
     }
 
     /// Moves bytes until the sender is done; then tells the receiver.
-    pub(crate) async fn pump(&self, from: &TcpStream, to: &TcpStream, way: Direction) -> Ended {
+    pub(crate) async fn pump(&self, from: &Socket, to: &Socket, way: Direction) -> Ended {
         loop {
             if from.readable().await.is_err() {
                 return Ended::Done;
@@ -201,7 +200,7 @@ impl Flow<'_> {
             match moved {
                 Ok(()) => {}
                 Err(Ended::Done) => {
-                    let _ = socket2::SockRef::from(to).shutdown(std::net::Shutdown::Write);
+                    to.end();
                     return Ended::Done;
                 }
                 Err(cut) => return cut,
@@ -212,8 +211,8 @@ impl Flow<'_> {
     /// Until nothing is there; `Err` at the end.
     async fn move_what_is_there(
         &self,
-        from: &TcpStream,
-        to: &TcpStream,
+        from: &Socket,
+        to: &Socket,
         way: Direction,
         buffer: &mut [u8],
     ) -> Result<(), Ended> {

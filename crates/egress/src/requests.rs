@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use socket2::SockRef;
-use tokio::net::TcpStream;
-
 use crate::chunks::Passing;
 use crate::connection::read_more;
 use crate::head::{Body, Head, MAX_HEAD, read_agreement, read_head};
 use crate::reason::Reason;
 use crate::relay::{Direction, Ended, Flow};
+use crate::socket::Socket;
 use crate::verdict::Upgrades;
 
 /// How long a client gets to read why it was refused.
@@ -19,7 +17,7 @@ const HEAD: Duration = Duration::from_secs(10);
 
 /// The first request's head; `bytes` holds it and what came behind it.
 pub(crate) async fn first(
-    stream: &TcpStream,
+    stream: &Socket,
     bytes: &mut Vec<u8>,
     name: &str,
     upgrades: Upgrades,
@@ -48,7 +46,7 @@ fn is_worth_reading(bytes: &[u8], scanned: &mut usize) -> bool {
 }
 
 /// Tells the client why, in its own language, and lets it read that.
-pub(crate) async fn forbid(stream: &TcpStream, reason: Reason) {
+pub(crate) async fn forbid(stream: &Socket, reason: Reason) {
     let body = format!("refused by the sandbox's network rules: {} ({})\n", reason.describe(), reason.code());
     let answer = format!(
         "HTTP/1.1 403 Forbidden\r\nX-Ringfence-Reason: {}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -57,7 +55,7 @@ pub(crate) async fn forbid(stream: &TcpStream, reason: Reason) {
     );
     // It fits into an empty socket's buffer; where it does not, the client is not reading.
     let _ = stream.try_write(answer.as_bytes());
-    let _ = SockRef::from(stream).shutdown(std::net::Shutdown::Write);
+    stream.end();
     // Closing with unread bytes would reset the connection before the answer is read.
     let drain = async {
         let mut left = 1 << 20;
@@ -77,8 +75,8 @@ pub(crate) async fn forbid(stream: &TcpStream, reason: Reason) {
 /// Requests of one connection on their way out.
 pub(crate) struct Requests<'a> {
     pub(crate) flow: &'a Flow<'a>,
-    pub(crate) stream: &'a TcpStream,
-    pub(crate) other: &'a TcpStream,
+    pub(crate) stream: &'a Socket,
+    pub(crate) other: &'a Socket,
     pub(crate) name: &'a str,
     /// What was read and not yet sent.
     pub(crate) bytes: Vec<u8>,
@@ -170,13 +168,13 @@ impl Requests<'_> {
     }
 }
 
-fn done(other: &TcpStream) -> Ended {
-    let _ = SockRef::from(other).shutdown(std::net::Shutdown::Write);
+fn done(other: &Socket) -> Ended {
+    other.end();
     Ended::Done
 }
 
 async fn next_head(
-    stream: &TcpStream,
+    stream: &Socket,
     bytes: &mut Vec<u8>,
     name: &str,
     upgrades: Upgrades,

@@ -13,10 +13,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::book::Book;
+use crate::neighbours::Neighbourhood;
 use crate::outside::Outside;
 use crate::reason::Reason;
 use crate::record::Journal;
 use crate::relay::{Allowance, Buffers};
+use crate::services::Reach;
 
 /// What one sandbox may use of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,13 +79,22 @@ pub trait Decider: Send + Sync {
 const UNCROWDED: usize = 64;
 /// How many names may be asked about at the same time.
 const MAX_PENDING: usize = 16;
+/// Connections to neighbours at the same time, and how many of them may be on their way.
+const MAX_LINES: usize = 512;
+const MAX_ASKING: usize = 32;
 /// How many decisions are remembered.
 const MAX_DECIDED: usize = 10_000;
 /// How many answers are remembered for the record.
 const MAX_ANSWERS: usize = 10_000;
 
 pub(crate) struct Served {
+    /// Its number, by which the runner knows it.
+    pub(crate) id: u32,
     pub(crate) name: String,
+    pub(crate) neighbours: Neighbourhood,
+    pub(crate) reach: Option<Arc<dyn Reach>>,
+    pub(crate) lines: Semaphore,
+    pub(crate) asking: Semaphore,
     pub(crate) limits: Limits,
     pub(crate) journal: Journal,
     pub(crate) outside: Arc<Outside>,
@@ -120,14 +131,28 @@ pub(crate) struct Commons {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) all_connections: Arc<Semaphore>,
     pub(crate) decider: Option<Arc<dyn Decider>>,
+    pub(crate) reach: Option<Arc<dyn Reach>>,
 }
 
 impl Served {
-    pub(crate) fn new(name: &str, egress: Egress, limits: Limits, journal: Journal, commons: &Commons) -> Self {
+    pub(crate) fn new(
+        (id, name): (u32, &str),
+        egress: Egress,
+        neighbours: Neighbourhood,
+        limits: Limits,
+        journal: Journal,
+        commons: &Commons,
+    ) -> Self {
         let mut book = Book::new(limits.open_names);
+        book.list_services(&neighbours);
         book.list(&egress);
         Self {
+            id,
             name: name.to_owned(),
+            neighbours,
+            reach: commons.reach.clone(),
+            lines: Semaphore::new(MAX_LINES),
+            asking: Semaphore::new(MAX_ASKING),
             journal,
             outside: Arc::clone(&commons.outside),
             buffers: Arc::clone(&commons.buffers),

@@ -57,6 +57,10 @@ pub(crate) async fn set_up(
         let _ = places.leave(place, journal).await;
         return Err(why);
     }
+    if places.clears_up() {
+        places.clear(&place, Phase::Agent, journal).await.map_err(text)?;
+        return Ok((place, None));
+    }
     if !places.has_snapshots() {
         journal.info(json!({"kind": "phase", "note": "a local process has no phases: what setup started lives on"}));
         return Ok((place, None));
@@ -119,9 +123,13 @@ pub(crate) async fn score_all(
     let text = |error: crate::place::PlaceError| chain(&error);
     let scripted = shared.task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }));
     let mut scene: Option<Snapshot> = None;
+    let mut kept: Option<Place> = None;
     if let (Some(places), Some(place)) = (&shared.places, place) {
         if scripted && !failed && places.has_snapshots() {
             scene = Some(places.freeze(place, journal).await.map_err(text)?);
+        } else if scripted && !failed && places.clears_up() {
+            places.clear(&place, Phase::Score, journal).await.map_err(text)?;
+            kept = Some(place);
         } else {
             places.leave(place, journal).await.map_err(text)?;
         }
@@ -147,12 +155,20 @@ pub(crate) async fn score_all(
             (_, Some(score), _) => score,
             (Scorer::Script { script, timeout }, None, Some(places)) => {
                 let system = system.clone();
-                let mut place =
-                    places.enter(Phase::Score, name, scene.as_ref(), system, journal).await.map_err(text)?;
+                let mut place = match kept.take() {
+                    Some(place) => place,
+                    None => places.enter(Phase::Score, name, scene.as_ref(), system, journal).await.map_err(text)?,
+                };
                 let timeout = Duration::from_millis(*timeout);
                 let (sandbox, served) = place.parts();
                 let judged = watched(served, score::by_script(sandbox, script, timeout, sample, state)).await;
-                places.leave(place, journal).await.map_err(text)?;
+                if places.clears_up() && judged.is_ok() {
+                    // For the next scorer: it sees the same files, and nothing that this one left running.
+                    places.clear(&place, Phase::Score, journal).await.map_err(text)?;
+                    kept = Some(place);
+                } else {
+                    places.leave(place, journal).await.map_err(text)?;
+                }
                 judged?
             }
             (Scorer::Graded(graded), None, _) => {
@@ -165,6 +181,9 @@ pub(crate) async fn score_all(
         };
         journal.event(What::Score { score: score.clone(), target: Some(sample.target.clone()), intermediate: false });
         scores.insert(scorer_name.clone(), score);
+    }
+    if let (Some(places), Some(place)) = (&shared.places, kept) {
+        places.leave(place, journal).await.map_err(text)?;
     }
     Ok(scores)
 }

@@ -1,7 +1,8 @@
 //! Where a sample is solved: the sandboxes of its phases.
 //!
 //! Each phase has its own network rules. What a phase leaves running ends with it: the next begins with its files in a
-//! sandbox of its own. A phase that ran nothing leaves nothing running, and is not worth a sandbox of its own.
+//! sandbox of its own. A phase that ran nothing leaves nothing running, and is not worth a sandbox of its own. Where files cannot be
+//! kept, one sandbox serves all phases, and every process in it is ended between them.
 
 use std::sync::Arc;
 
@@ -26,7 +27,10 @@ pub enum PlaceError {
     /// The plan is of a provider that this version does not have.
     #[error("`sandbox: {0}` is not built yet")]
     NotBuilt(Provider),
-    /// A sample's life needs snapshots, and this place has none.
+    /// A phase could not be ended.
+    #[error("the processes of a phase could not be ended")]
+    Session(#[from] sandbox::SessionError),
+    /// A phase without rules.
     #[error("the plan has no network for the phase {0}")]
     NoPlan(&'static str),
 }
@@ -96,6 +100,11 @@ impl Places {
         matches!(&self.kind, Kind::Made(engine) if engine.maker.keeps_files())
     }
 
+    /// Whether one sandbox serves all phases, and ends its processes between them.
+    pub(crate) fn clears_up(&self) -> bool {
+        matches!(&self.kind, Kind::Made(engine) if !engine.maker.keeps_files())
+    }
+
     fn egress(&self, phase: Phase) -> Result<&Egress, PlaceError> {
         let zone = self.plan.network.phases.get(phase.name());
         zone.map(|zone| &zone.egress).ok_or(PlaceError::NoPlan(phase.name()))
@@ -146,6 +155,14 @@ impl Places {
         if let (Some(network), Some(served)) = (self.network(), &place.served) {
             network.replace(served, self.egress(phase)?).await?;
         }
+        Ok(())
+    }
+
+    /// Ends a phase in a sandbox that serves the next one too: no process and no connection of it lives on.
+    pub(crate) async fn clear(&self, place: &Place, next: Phase, journal: &Journal) -> Result<(), PlaceError> {
+        place.sandbox.session().end_all().await?;
+        self.advance(place, next).await?;
+        journal.info(serde_json::json!({"kind": "sandbox", "action": "end_all", "next": next.name()}));
         Ok(())
     }
 

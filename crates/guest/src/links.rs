@@ -153,6 +153,15 @@ impl Link {
         }
     }
 
+    /// Has the other side see a broken connection when this one is closed, unless the host has said all that it had to.
+    pub(crate) fn break_off(&self) {
+        if let State::Open(open) = &self.state
+            && open.input == Half::Open
+        {
+            let _ = rustix::net::sockopt::set_socket_linger(&open.socket, Some(Duration::ZERO));
+        }
+    }
+
     /// How many bytes the other side has sent.
     pub(crate) fn received(&self) -> u64 {
         match &self.state {

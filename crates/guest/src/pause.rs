@@ -1,11 +1,11 @@
-//! Every process but the guest stands still, so that somebody outside can look at their files.
+//! Every process but the guest stands still, so that somebody outside can look at their files; or ends.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use wire::FailureKind;
 
 use crate::failure::Failure;
@@ -51,6 +51,21 @@ pub(crate) fn pause() -> Result<(), Failure> {
 /// Lets every process go on.
 pub(crate) fn resume() -> Result<(), Failure> {
     signal_all(Signal::CONT)
+}
+
+/// Ends every process but the guest, and waits until none is left: all of them are, or become, the guest's children.
+pub(crate) fn end_all() -> Result<(), Failure> {
+    signal_all(Signal::KILL)?;
+    let start = Instant::now();
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Err(Errno::CHILD) => return Ok(()),
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) if start.elapsed() < STILL => std::thread::sleep(Duration::from_millis(1)),
+            Ok(None) => return Err(Failure::new(FailureKind::Other, "a process does not end")),
+            Err(errno) => return Err(Failure::from_errno(errno, "ending everything")),
+        }
+    }
 }
 
 /// The state of every thread but the guest's.

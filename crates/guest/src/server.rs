@@ -23,7 +23,7 @@ use crate::{pause, tree, within};
 /// How soon a tree that was killed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Connections of the host's at the same time.
-const MAX_LINKS: usize = 256;
+const MAX_LINKS: usize = 1024;
 
 /// When nothing was to be done for so long, a keeper may be made for the next command. Whoever has a command's end often
 /// ends the sandbox next, and should not have to wait for one more process to end.
@@ -104,6 +104,22 @@ impl Server {
             command.kill(Outcome::Killed);
         }
         tree::kill_orphans(&BTreeSet::new());
+    }
+
+    /// Ends every process, and with it every command and connection.
+    fn end_everything(&mut self, id: u32) -> Result<(), Failure> {
+        pause::end_all()?;
+        self.keepers.clear();
+        self.spare = None;
+        self.wants_spare = true;
+        for command in std::mem::take(&mut self.commands).into_keys() {
+            self.outbox.in_order(&Guest::Ended { id: command, outcome: Outcome::Killed });
+        }
+        for (link, open) in std::mem::take(&mut self.links) {
+            self.outbox.in_order(&Guest::Done { id: link, bytes: open.received() });
+        }
+        self.outbox.in_order(&Guest::Done { id, bytes: 0 });
+        Ok(())
     }
 
     fn wait(&mut self) -> Result<(), Stop> {
@@ -218,6 +234,7 @@ impl Server {
                 self.readings.remove(&id);
                 self.writings.remove(&id);
                 if let Some(link) = self.links.remove(&id) {
+                    link.break_off();
                     self.outbox.in_order(&Guest::Done { id, bytes: link.received() });
                 }
             }
@@ -251,6 +268,7 @@ impl Server {
                 server.outbox.urgent(&Guest::Done { id, bytes: 0 });
                 Ok(())
             }),
+            Host::EndAll { id } => self.answer(id, |server| server.end_everything(id)),
             Host::ReadWithin { id, within, limit } => self.answer(id, |server| server.read_within(id, &within, limit)),
             Host::WriteWithin { id, within, permissions } => {
                 self.answer(id, |server| server.write_within(id, &within, permissions));

@@ -1,61 +1,51 @@
-//! A Docker daemon (or Podman's compatible socket) that answers.
+//! A Docker daemon (or Podman's compatible socket) that answers, and what it can do for us.
 
-use std::io;
-use std::os::unix::net::UnixStream;
+use ::docker::{DockerError, Patience, Survey, survey};
+use profile::{Capability, Finding};
 
-use profile::Finding;
-use serde::Deserialize;
+use crate::{DEADLINE, Surroundings};
 
-use crate::{DEADLINE, Surroundings, reach};
+/// What a daemon is asked about, all at once.
+pub(crate) const CAPABILITIES: [Capability; 4] =
+    [Capability::Docker, Capability::DockerHere, Capability::DockerLimits, Capability::DockerIds];
 
 const FIX: &str = "start a Docker daemon, join the group docker, or set DOCKER_HOST";
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Version {
-    version: String,
-    api_version: String,
+/// Every capability of the daemon that the surroundings name.
+pub(crate) fn findings(surroundings: &Surroundings) -> [(Capability, Finding); 4] {
+    let variables = surroundings.variables.clone();
+    let patience = Patience { question: DEADLINE, work: DEADLINE, progress: DEADLINE };
+    let asked = survey(&::docker::Surroundings { variables }, patience);
+    CAPABILITIES.map(|capability| (capability, finding(capability, &asked)))
 }
 
-/// Where the daemon listens: `DOCKER_HOST`, or the usual sockets.
-fn endpoints(surroundings: &Surroundings) -> Vec<String> {
-    if let Some(host) = surroundings.get("DOCKER_HOST") {
-        return vec![host.to_owned()];
-    }
-    let rootless = surroundings.get("XDG_RUNTIME_DIR").map(|directory| format!("unix://{directory}/docker.sock"));
-    ["unix:///var/run/docker.sock".to_owned()].into_iter().chain(rootless).collect()
-}
-
-fn ask(endpoint: &str, surroundings: &Surroundings) -> io::Result<Version> {
-    let body = if let Some(path) = endpoint.strip_prefix("unix://") {
-        let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(DEADLINE))?;
-        reach::get(stream, "/version")?
-    } else if let Some(authority) = endpoint.strip_prefix("tcp://") {
-        if surroundings.get("DOCKER_TLS_VERIFY").is_some() {
-            return Err(io::Error::other("TLS endpoints are not probed yet"));
-        }
-        let stream = reach::connect(authority)?;
-        stream.set_read_timeout(Some(DEADLINE))?;
-        reach::get(stream, "/version")?
-    } else {
-        return Err(io::Error::other("only unix:// and tcp:// endpoints are known"));
+fn finding(capability: Capability, asked: &Result<Survey, DockerError>) -> Finding {
+    let survey = match asked {
+        Ok(survey) => survey,
+        Err(error @ DockerError::Hangs { .. }) => return Finding::unknown(error.to_string()),
+        Err(error) => return Finding::missing(error.to_string(), error.hint().unwrap_or(FIX)),
     };
-    serde_json::from_str(&body).map_err(io::Error::from)
-}
-
-pub(crate) fn daemon(surroundings: &Surroundings) -> Finding {
-    let mut tried = Vec::new();
-    for endpoint in endpoints(surroundings) {
-        let shown = reach::without_userinfo(&endpoint);
-        match ask(&endpoint, surroundings) {
-            Ok(version) => {
-                return Finding::works(format!("version {} (API {}) at {shown}", version.version, version.api_version));
-            }
-            Err(error) => tried.push(format!("{shown}: {error}")),
+    let Survey { endpoint, version, api, remaps, unbounded, .. } = survey;
+    match capability {
+        Capability::DockerHere if !endpoint.is_local() => {
+            Finding::missing(format!("{endpoint} is another machine's"), "use a daemon on this machine")
         }
+        Capability::DockerHere => Finding::works(endpoint.to_string()),
+        Capability::DockerLimits if !unbounded.is_empty() => {
+            let found = format!("it cannot bound {}", unbounded.join(", "));
+            Finding::missing(
+                found,
+                "run the daemon where it has control groups: as root, or with delegation (cgroups v2)",
+            )
+        }
+        Capability::DockerLimits => Finding::works("it bounds memory, pids and cpu"),
+        Capability::DockerIds if !remaps => {
+            let found = "root inside has the number of root outside";
+            Finding::missing(found, "start the daemon with --userns-remap=default, or without root")
+        }
+        Capability::DockerIds => Finding::works("root inside is nobody outside"),
+        _ => Finding::works(format!("version {version} (API {api}) at {endpoint}")),
     }
-    Finding::missing(tried.join("; "), FIX)
 }
 
 #[cfg(test)]
@@ -67,46 +57,86 @@ mod tests {
 
     use super::*;
 
-    /// A daemon that takes one strict question and gives one answer.
-    fn asked(answer: &'static str) -> Finding {
+    const VERSION: &str = r#"{"Version":"28.2.2","ApiVersion":"1.50","Os":"linux"}"#;
+    const INFO: &str =
+        r#"{"MemoryLimit":true,"PidsLimit":false,"SecurityOptions":["name=seccomp,profile=default","name=rootless"]}"#;
+
+    /// A daemon that takes strict questions, each on a connection of its own, and gives these answers.
+    fn asked(answers: &'static [(&'static str, &'static str)]) -> Vec<(Capability, Finding)> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("docker.sock");
         let listener = UnixListener::bind(&path).unwrap();
         let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut question = [0; 256];
-            let count = stream.read(&mut question).unwrap();
-            assert_eq!(&question[..count], b"GET /version HTTP/1.0\r\nHost: localhost\r\n\r\n");
-            stream.write_all(answer.as_bytes()).unwrap();
+            for (question, answer) in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    assert_eq!(stream.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&head));
+                    head.extend(byte);
+                }
+                let line = String::from_utf8(head).unwrap().lines().next().unwrap().to_owned();
+                assert!(line.starts_with("GET /v1.") && line.ends_with(&format!("/{question} HTTP/1.1")), "{line}");
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
         });
         let variables = [("DOCKER_HOST".to_owned(), format!("unix://{}", path.display()))].into();
-        let finding = daemon(&Surroundings { variables });
+        let found = findings(&Surroundings { variables });
         server.join().unwrap();
-        finding
+        found.to_vec()
+    }
+
+    fn answer(body: &str) -> &'static str {
+        let text = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        Box::leak(text.into_boxed_str())
     }
 
     #[test]
-    fn a_daemon_that_answers_works() {
-        let finding = asked(
-            "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"Version\":\"28.2.2\",\"ApiVersion\":\"1.50\",\"Os\":\"linux\"}",
-        );
-        assert_eq!(finding.status, Status::Works);
-        assert!(finding.found.starts_with("version 28.2.2 (API 1.50)"), "{finding:?}");
+    fn a_daemon_that_answers_works_and_says_what_it_can_do() {
+        let version = answer(VERSION);
+        let answers =
+            Box::leak(vec![("version", version), ("version", version), ("info", answer(INFO))].into_boxed_slice());
+        let found = asked(answers);
+        let status: Vec<Status> = found.iter().map(|(_, finding)| finding.status).collect();
+        assert_eq!(status, [Status::Works, Status::Works, Status::Missing, Status::Works]);
+        assert!(found[0].1.found.starts_with("version 28.2.2 (API 1.50)"), "{found:?}");
+        assert!(found[2].1.found.contains("pids"), "{found:?}");
     }
 
     #[test]
     fn something_else_on_the_socket_is_not_a_daemon() {
-        for answer in ["", "SSH-2.0-OpenSSH\r\n", "HTTP/1.0 403 Forbidden\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\n{}"] {
-            assert_eq!(asked(answer).status, Status::Missing, "{answer:?}");
+        for said in ["", "SSH-2.0-OpenSSH\r\n", "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", answer("{}")] {
+            let answers = Box::leak(vec![("version", said)].into_boxed_slice());
+            for (capability, finding) in asked(answers) {
+                assert_eq!(finding.status, Status::Missing, "{said:?} {capability:?} {finding:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_hangs_is_unknown() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("docker.sock");
+        // Connections are taken by the kernel, and nobody ever answers.
+        let _listener = UnixListener::bind(&path).unwrap();
+        let variables = [("DOCKER_HOST".to_owned(), format!("unix://{}", path.display()))].into();
+        for (_, finding) in findings(&Surroundings { variables }) {
+            assert_eq!(finding.status, Status::Unknown);
+            assert!(finding.found.contains("hangs: no answer to `version`"), "{finding:?}");
         }
     }
 
     #[test]
     fn no_socket_and_odd_endpoints_are_missing() {
         for host in ["unix:///nonexistent/docker.sock", "ssh://example.org", "tcp://127.0.0.1:1"] {
-            let finding = daemon(&Surroundings { variables: [("DOCKER_HOST".to_owned(), host.to_owned())].into() });
-            assert_eq!(finding.status, Status::Missing, "{host}");
-            assert!(finding.found.contains(host), "{finding:?}");
+            let variables = [("DOCKER_HOST".to_owned(), host.to_owned())].into();
+            for (_, finding) in findings(&Surroundings { variables }) {
+                assert_eq!(finding.status, Status::Missing, "{host}");
+                assert!(finding.found.contains(host), "{finding:?}");
+            }
         }
     }
 }

@@ -51,26 +51,45 @@ pub fn facts(surroundings: &Surroundings) -> Facts {
     facts_of(&Capability::ALL, surroundings)
 }
 
+/// What this machine's own kernel can do.
+const KERNEL: [Capability; 6] = [
+    Capability::UserNamespaces,
+    Capability::Overlay,
+    Capability::Seccomp,
+    Capability::Cgroups,
+    Capability::Nftables,
+    Capability::Landlock,
+];
+
 /// What this machine's own kernel can do: all that the embedded engine needs, and nothing that asks a server.
 pub fn kernel_facts() -> Facts {
-    let kernel = [
-        Capability::UserNamespaces,
-        Capability::Overlay,
-        Capability::Seccomp,
-        Capability::Cgroups,
-        Capability::Nftables,
-        Capability::Landlock,
-    ];
-    facts_of(&kernel, &Surroundings::default())
+    facts_of(&KERNEL, &Surroundings::default())
+}
+
+/// The same, and what the Docker daemon can do that these surroundings name.
+pub fn docker_facts(surroundings: &Surroundings) -> Facts {
+    facts_of(&[&KERNEL[..], &docker::CAPABILITIES].concat(), surroundings)
 }
 
 fn facts_of(capabilities: &[Capability], surroundings: &Surroundings) -> Facts {
-    let begin = |&capability: &Capability| {
+    // A daemon is asked once for all that it can do.
+    let (asked, probed): (Vec<Capability>, Vec<Capability>) =
+        capabilities.iter().partition(|capability| docker::CAPABILITIES.contains(capability));
+    let begin = |capability: Capability| {
         let surroundings = surroundings.clone();
         (capability, start(move || probe(capability, &surroundings)))
     };
-    let started: Vec<_> = capabilities.iter().map(begin).collect();
-    Facts::new(started.into_iter().map(|(capability, answer)| (capability, within(&answer))))
+    let started: Vec<_> = probed.into_iter().map(begin).collect();
+    let daemon = (!asked.is_empty()).then(|| {
+        let surroundings = surroundings.clone();
+        start(move || docker::findings(&surroundings))
+    });
+    let of_kernel =
+        started.into_iter().map(|(capability, answer)| (capability, within(&answer).unwrap_or_else(|why| why)));
+    let facts = Facts::new(of_kernel);
+    let Some(daemon) = daemon else { return facts };
+    let found = within(&daemon).unwrap_or_else(|why| docker::CAPABILITIES.map(|capability| (capability, why.clone())));
+    found.into_iter().fold(facts, |facts, (capability, finding)| facts.with(capability, finding))
 }
 
 fn probe(capability: Capability, surroundings: &Surroundings) -> Finding {
@@ -81,7 +100,9 @@ fn probe(capability: Capability, surroundings: &Surroundings) -> Finding {
         Capability::Cgroups => cgroups::limits(),
         Capability::Nftables => kernel::redirect_rules(),
         Capability::Landlock => kernel::landlock(),
-        Capability::Docker => docker::daemon(surroundings),
+        Capability::Docker | Capability::DockerHere | Capability::DockerLimits | Capability::DockerIds => {
+            Finding::unknown("asked with the daemon")
+        }
         Capability::Kubernetes => kubernetes::cluster(surroundings),
         Capability::Qemu => machines::qemu(),
         Capability::Kvm => kernel::kvm(),
@@ -90,7 +111,7 @@ fn probe(capability: Capability, surroundings: &Surroundings) -> Finding {
 }
 
 /// Runs a probe on a thread of its own, which is left behind if it hangs: name resolution, for one, has no deadline.
-fn start(probe: impl FnOnce() -> Finding + Send + 'static) -> mpsc::Receiver<Finding> {
+fn start<T: Send + 'static>(probe: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         // Nobody listens any more if the deadline has passed.
@@ -99,13 +120,13 @@ fn start(probe: impl FnOnce() -> Finding + Send + 'static) -> mpsc::Receiver<Fin
     receiver
 }
 
-fn within(answer: &mpsc::Receiver<Finding>) -> Finding {
+/// The answer, or why there is none.
+fn within<T>(answer: &mpsc::Receiver<T>) -> Result<T, Finding> {
     // A probe's own deadlines are as long as this one; leave it the time to report them.
-    match answer.recv_timeout(DEADLINE + Duration::from_millis(500)) {
-        Ok(finding) => finding,
-        Err(mpsc::RecvTimeoutError::Timeout) => Finding::unknown(format!("no answer within {DEADLINE:?}")),
-        Err(mpsc::RecvTimeoutError::Disconnected) => Finding::unknown("the probe failed"),
-    }
+    answer.recv_timeout(DEADLINE + Duration::from_millis(500)).map_err(|error| match error {
+        mpsc::RecvTimeoutError::Timeout => Finding::unknown(format!("no answer within {DEADLINE:?}")),
+        mpsc::RecvTimeoutError::Disconnected => Finding::unknown("the probe failed"),
+    })
 }
 
 #[cfg(test)]
@@ -127,9 +148,9 @@ mod tests {
 
     #[test]
     fn a_probe_that_panics_or_hangs_is_unknown() {
-        let failed = within(&start(|| std::panic::resume_unwind(Box::new("probe"))));
-        assert_eq!(failed.status, Status::Unknown);
-        let (_held, never) = mpsc::channel();
-        assert_eq!(within(&never).status, Status::Unknown);
+        let failed = within(&start::<Finding>(|| std::panic::resume_unwind(Box::new("probe"))));
+        assert_eq!(failed.unwrap_err().status, Status::Unknown);
+        let (_held, never) = mpsc::channel::<Finding>();
+        assert_eq!(within(&never).unwrap_err().status, Status::Unknown);
     }
 }

@@ -1,12 +1,9 @@
-//! Talking to a server with a deadline: connect, and at most one small question.
+//! Whether a server is there, with a deadline.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 
 use crate::DEADLINE;
-
-/// The longest answer that is read.
-const MAX_ANSWER: u64 = 64 << 10;
 
 /// Connects to `host:port`, trying each address.
 pub(crate) fn connect(authority: &str) -> io::Result<TcpStream> {
@@ -18,16 +15,6 @@ pub(crate) fn connect(authority: &str) -> io::Result<TcpStream> {
         }
     }
     Err(last)
-}
-
-/// Asks for `path` by HTTP/1.0, so that the answer ends with the connection, and returns the body of a 200.
-pub(crate) fn get(mut stream: impl Read + Write, path: &str) -> io::Result<String> {
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.take(MAX_ANSWER).read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| io::Error::other("no HTTP answer"))?;
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    if status == "200" { Ok(body.to_owned()) } else { Err(io::Error::other(format!("HTTP status {status}"))) }
 }
 
 /// An address without the user and password that people put into URLs.

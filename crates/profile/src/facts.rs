@@ -22,6 +22,12 @@ pub enum Capability {
     Landlock,
     /// A Docker daemon.
     Docker,
+    /// The Docker daemon is on this machine, so that sockets of its containers can be passed to us.
+    DockerHere,
+    /// The Docker daemon bounds memory, processes and cpu.
+    DockerLimits,
+    /// The Docker daemon gives containers ids of their own.
+    DockerIds,
     /// A Kubernetes cluster.
     Kubernetes,
     /// QEMU's system emulator.
@@ -34,7 +40,7 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability, in the order in which `doctor` shows them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::UserNamespaces,
         Self::Overlay,
         Self::Seccomp,
@@ -42,6 +48,9 @@ impl Capability {
         Self::Nftables,
         Self::Landlock,
         Self::Docker,
+        Self::DockerHere,
+        Self::DockerLimits,
+        Self::DockerIds,
         Self::Kubernetes,
         Self::Qemu,
         Self::Kvm,
@@ -58,6 +67,9 @@ impl Capability {
             Self::Nftables => "redirect rules in an own netns",
             Self::Landlock => "Landlock",
             Self::Docker => "Docker",
+            Self::DockerHere => "Docker on this machine",
+            Self::DockerLimits => "limits of Docker",
+            Self::DockerIds => "Docker with ids of its own",
             Self::Kubernetes => "Kubernetes",
             Self::Qemu => "QEMU",
             Self::Kvm => "KVM",
@@ -75,6 +87,9 @@ impl Capability {
             Self::Nftables => "N0 and N1 at H1, and a record of what N2 refuses",
             Self::Landlock => "a second fence around files",
             Self::Docker => "H1 with `sandbox: docker`",
+            Self::DockerHere => "N0 and N1 with `sandbox: docker`, and a record of what N2 refuses",
+            Self::DockerLimits => "limits of memory, processes and cpu with `sandbox: docker`",
+            Self::DockerIds => "root in a Docker container that is nobody outside",
             Self::Kubernetes => "H2",
             Self::Qemu => "H3 with `sandbox: qemu`",
             Self::Kvm => "virtual machines at full speed and strength",

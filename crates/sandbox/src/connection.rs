@@ -39,7 +39,7 @@ pub enum DialError {
 
 type Sending = Pin<Box<dyn Future<Output = Result<(), SessionError>> + Send>>;
 
-/// A connection from inside a sandbox. Dropping it closes it.
+/// A connection from inside a sandbox. Dropping it closes it; before its writing side was shut down, that breaks it off.
 pub struct Connection {
     running: Running,
     input: Input,
@@ -65,8 +65,15 @@ impl std::fmt::Debug for Connection {
     }
 }
 
+impl Session {
+    /// Opens a TCP connection from inside, by the sandbox's own resolver and network. `deadline` is for its opening.
+    pub async fn dial(&self, host: &str, port: u16, deadline: Duration) -> Result<Connection, DialError> {
+        Connection::open(self, host, port, deadline).await
+    }
+}
+
 impl Connection {
-    pub(crate) async fn open(session: &Session, host: &str, port: u16, deadline: Duration) -> Result<Self, DialError> {
+    async fn open(session: &Session, host: &str, port: u16, deadline: Duration) -> Result<Self, DialError> {
         if host.len() > MAX_HOST {
             let message = String::from("this is neither a name nor an address");
             return Err(DialError::Failed { why: DialFailure::Invalid, message });
@@ -95,6 +102,16 @@ impl Connection {
         self.sending = None;
         // The connection is over: why, the reading side knows.
         Poll::Ready(sent.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error.to_string())))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Both sides have said everything: the guest ends it when the other side has taken it. An order to end it now
+        // would overtake what is still on its way.
+        if self.shut && self.sending.is_none() && matches!(self.end, End::Clean) {
+            self.running.leave();
+        }
     }
 }
 

@@ -133,8 +133,7 @@ impl Containers {
     /// Creates a sandbox; the capture is empty unless the request asks for one.
     pub async fn create_captured(&self, request: Request) -> Result<(Sandbox, Capture), StartError> {
         for mount in &request.mounts {
-            check_source(Path::new(&mount.source))
-                .map_err(|why| StartError::Mount { path: mount.source.clone(), why })?;
+            check_mount(&mount.source)?;
         }
         check_image(&request.image)?;
         let keeper = match &request.begin_with {
@@ -217,6 +216,11 @@ fn check_place(source: &Path) -> Result<std::path::PathBuf, String> {
     let text = format!("{}:/x", resolved.display());
     text.parse::<profile::Mount>().map_err(|error| error.to_string())?;
     Ok(resolved)
+}
+
+/// Refuses a host path that must not be shown inside: the host's own places, and what is or holds a socket.
+pub fn check_mount(source: &str) -> Result<(), StartError> {
+    check_source(Path::new(source)).map_err(|why| StartError::Mount { path: source.to_owned(), why })
 }
 
 /// Refuses a source that is, or holds, a socket: a read-only mount does not stop a connection to one.

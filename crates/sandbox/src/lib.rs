@@ -24,7 +24,7 @@ mod tree;
 pub use attempt::Tried;
 pub use confined::{Access, Confined};
 pub use connection::{Connection, DialError};
-pub use container::{Capture, Containers, Request, System};
+pub use container::{Capture, Containers, Request, System, check_mount};
 pub use jail::cgroups::Limits;
 pub use jail::enter;
 pub use jail::zygote::{Image, Mount, Network, keep_descriptors_back};

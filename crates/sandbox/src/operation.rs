@@ -119,6 +119,12 @@ impl Running {
         self.shared.send(Host::Kill { id: self.id });
     }
 
+    /// Lets it end by itself; nobody hears of it any more.
+    pub(crate) fn leave(&mut self) {
+        self.finished = true;
+        self.shared.forget(self.id);
+    }
+
     /// Tells the command's terminal its new size.
     pub fn resize(&self, size: WindowSize) {
         self.shared.send(Host::Resize { id: self.id, size });

@@ -239,7 +239,7 @@ impl Sandbox {
 
     /// Opens a TCP connection from inside, by the sandbox's own resolver and network. `deadline` is for its opening.
     pub async fn dial(&self, host: &str, port: u16, deadline: Duration) -> Result<Connection, DialError> {
-        Connection::open(&self.session, host, port, deadline).await
+        self.session.dial(host, port, deadline).await
     }
 
     /// Ends every process of the sandbox and keeps its files, as they are then, to begin others with. Nothing is copied.

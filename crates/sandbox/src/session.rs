@@ -175,6 +175,11 @@ impl Session {
         self.ask(|id| Host::Resume { id }).await
     }
 
+    /// Ends every process of the sandbox; the sandbox itself, and its files, stay.
+    pub async fn end_all(&self) -> Result<(), SessionError> {
+        self.ask(|id| Host::EndAll { id }).await
+    }
+
     async fn ask(&self, question: impl FnOnce(u32) -> Host) -> Result<(), SessionError> {
         match self.begin(question)?.next().await {
             Event::Done(_) => Ok(()),

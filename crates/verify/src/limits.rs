@@ -20,8 +20,13 @@ pub(crate) fn small() -> Variant {
 
 /// Does one probe of limits.
 pub(crate) async fn probe(bound: Bound, inside: &Sandbox, scene: &Scene) -> Result<Finding, SessionError> {
-    let unbounded = scene.concedes("unbounded");
-    if unbounded && matches!(bound, Bound::Memory | Bound::Pids) {
+    let name = match bound {
+        Bound::Memory => Some("memory"),
+        Bound::Pids => Some("pids"),
+        Bound::Disk | Bound::Inodes => Some("disk"),
+        Bound::OpenFiles => None,
+    };
+    if name.is_some_and(|name| !scene.bounds(name)) {
         return Ok(Finding::unclaimed("the plan says that nothing bounds it here"));
     }
     // The root of the sandbox is what is bounded.

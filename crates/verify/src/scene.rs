@@ -9,6 +9,8 @@ use std::sync::Arc;
 use profile::{Affordance, Plan, Profile};
 use tempfile::TempDir;
 
+use crate::control::Control;
+
 /// What is verified.
 #[derive(Debug, Clone)]
 pub struct Subject {
@@ -98,6 +100,22 @@ impl Scene {
     /// Whether the plan promises what this control of a plan stands for.
     pub(crate) fn promises(&self, control: &str) -> bool {
         self.plan.controls.iter().any(|planned| planned.id == control)
+    }
+
+    /// Why a control of the host's side is not to be judged: the plan itself says that it is not there.
+    pub(crate) fn unclaimed(&self, control: Control) -> Option<&'static str> {
+        match control {
+            Control::Ids if self.concedes("root_is_root") => {
+                Some("the plan says that root inside is root on the daemon's machine")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the plan bounds this: `memory`, `pids`, `disk`.
+    pub(crate) fn bounds(&self, what: &str) -> bool {
+        let named = |promise: &str| promise.split([' ', ',']).any(|word| word == what);
+        self.plan.controls.iter().any(|planned| planned.id == "limits" && named(&planned.promise))
     }
 
     /// Whether the plan says that this is not so.

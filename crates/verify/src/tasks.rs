@@ -92,7 +92,13 @@ pub(crate) async fn hosts(
     let elsewhere = |way: Way| matches!(way, Way::Bound(_) | Way::Network(_) | Way::Sibling);
     let work = probes.iter().filter(|probe| !elsewhere(probe.way)).map(|probe| {
         let (way, inside, witness, scene) = (probe.way, Arc::clone(inside), Arc::clone(witness), Arc::clone(scene));
-        (probe.id, async move { or_unknown(host::probe(way, &inside, &witness, &scene).await) })
+        let control = probe.control;
+        (probe.id, async move {
+            match scene.unclaimed(control) {
+                Some(why) => Finding::unclaimed(why),
+                None => or_unknown(host::probe(way, &inside, &witness, &scene).await),
+            }
+        })
     });
     side_by_side(work.collect(), ticker).await.into_iter().collect()
 }

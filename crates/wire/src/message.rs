@@ -7,7 +7,7 @@ use crate::attempt::Attempt;
 use crate::frame::{FrameError, Message};
 
 /// The version that both sides must speak.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 /// How many bytes of a stream may be under way before the receiver grants more.
 pub const WINDOW: u32 = 1 << 20;
 
@@ -184,6 +184,11 @@ pub enum Host {
     },
     /// Let them go on.
     Resume {
+        /// The question's id.
+        id: u32,
+    },
+    /// End every process but the guest, in one step that no fork escapes.
+    EndAll {
         /// The question's id.
         id: u32,
     },
@@ -501,6 +506,7 @@ frames!(Host {
     17 => ReadWithin [id] { within, limit },
     18 => WriteWithin [id] { within, permissions },
     19 => LookWithin [id] { within, look },
+    20 => EndAll [id] {},
     24 => Dial [id] { host, port, timeout_ms },
     25 => Attempt [id] { attempt, user, timeout_ms },
 } chunks {

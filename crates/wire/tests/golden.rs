@@ -1,4 +1,4 @@
-//! The bytes of protocol version 4. If this changes, raise `PROTOCOL_VERSION`.
+//! The bytes of protocol version 5. If this changes, raise `PROTOCOL_VERSION`.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
@@ -22,7 +22,7 @@ fn host_messages() -> Vec<Host> {
     let looks = [Look::Stat, Look::List, Look::Readable, Look::Writable];
     let looks = looks.map(|look| Host::LookWithin { id, within: within.clone(), look });
     let mut messages = vec![
-        Host::Hello { version: 4 },
+        Host::Hello { version: 5 },
         Host::Exec { id, exec },
         Host::Input { id, bytes: b"in".to_vec() },
         Host::InputEnd { id },
@@ -37,6 +37,7 @@ fn host_messages() -> Vec<Host> {
         Host::Shutdown {},
         Host::Pause { id },
         Host::Resume { id },
+        Host::EndAll { id },
         Host::Save { id },
         Host::ReadWithin { id, within: within.clone(), limit: 100 },
         Host::WriteWithin { id, within: within.clone(), permissions: 0o644 },
@@ -55,7 +56,7 @@ fn guest_messages() -> Vec<Guest> {
     let id = 7;
     let stat = Stat { kind: FileKind::File, size: 5, permissions: 0o644 };
     let mut messages = vec![
-        Guest::Hello { version: 4 },
+        Guest::Hello { version: 5 },
         Guest::Output { id, stream: Stream::Out, bytes: b"out".to_vec() },
         Guest::Output { id, stream: Stream::Err, bytes: b"err".to_vec() },
         Guest::Done { id, bytes: 5 },

@@ -1,43 +1,91 @@
-//! From a plan to a container of the embedded engine.
+//! From a plan to a container of the embedded engine, or of whichever engine the plan names.
 
 use std::sync::Arc;
 
-use image::{ImageError, Opened};
+use ::docker::Pull;
+use image::{Config, ImageError, Opened};
 use profile::{Bytes, Document, MountMode, Plan, Provider, Request};
 use sandbox::Network::{Captured, Loopback};
 use sandbox::{Image, Limits, Mount, StartError};
 
-use super::{images, network};
+use super::{docker, images, network};
 
-/// Opens an image of the store; the host's files and directories need no opening. From here on it is named by its digest,
+/// An image that was opened.
+pub(super) enum Found {
+    /// Of the store; held, so that it stays while sandboxes live.
+    Stored(Opened),
+    /// Of a daemon, which looks after it.
+    AtDaemon(docker::AtDaemon),
+}
+
+impl Found {
+    /// What it says about running it.
+    pub(super) fn config(&self) -> Config {
+        match self {
+            Self::Stored(opened) => opened.image.config.clone(),
+            Self::AtDaemon(found) => docker::config(&found.local),
+        }
+    }
+
+    /// Its layers, where they are ours.
+    pub(super) fn stored(&self) -> Option<&Opened> {
+        match self {
+            Self::Stored(opened) => Some(opened),
+            Self::AtDaemon(_) => None,
+        }
+    }
+}
+
+/// Why an image could not be opened.
+pub(super) enum OpenError {
+    Image(ImageError),
+    Start(StartError),
+}
+
+impl OpenError {
+    /// As whoever asked has it.
+    pub(super) fn either<T>(self, image: impl FnOnce(ImageError) -> T, start: impl FnOnce(StartError) -> T) -> T {
+        match self {
+            Self::Image(error) => image(error),
+            Self::Start(error) => start(error),
+        }
+    }
+}
+
+/// Opens an image for a provider; the host's files and directories need no opening. From here on it is named by its digest,
 /// so that the plan says what runs. `stated` beats the document's.
 pub(super) fn open_image(
     document: &Document,
     stated: Option<&str>,
-) -> Result<(Option<String>, Option<Opened>), ImageError> {
+    (provider, pull): (Provider, Pull),
+) -> Result<(Option<String>, Option<Found>), OpenError> {
     let in_document = document.image.as_ref().map(|image| image.value.as_str());
     let Some(name) = stated.or(in_document) else { return Ok((None, None)) };
     if name == "host" || name.starts_with("dir:") {
         return Ok((stated.map(str::to_owned), None));
     }
-    let image = images::open(name)?;
+    if provider == Provider::Docker {
+        let (pinned, found) = docker::open_image(name, pull).map_err(OpenError::Start)?;
+        return Ok((Some(pinned), Some(Found::AtDaemon(found))));
+    }
+    let image = images::open(name).map_err(OpenError::Image)?;
     let base = image.image.base.as_ref().map(|base| format!("+{base}")).unwrap_or_default();
     let pinned = if name.contains("@sha256:") { name.to_owned() } else { format!("{name}@{}", image.image.digest) };
-    Ok((Some(format!("{pinned}{base}")), Some(image)))
+    Ok((Some(format!("{pinned}{base}")), Some(Found::Stored(image))))
 }
 
 /// The sandboxes that the plan amounts to; none where it runs on the host itself.
 pub(super) fn kind(
     asked: &Request,
     plan: &Plan,
-    image: Option<&Opened>,
+    image: Option<&Found>,
 ) -> Result<Option<Arc<dyn sandbox::Kind>>, StartError> {
-    match plan.provider {
-        Provider::Local => Ok(None),
-        Provider::Container => Ok(Some(Arc::new(request(asked, plan, image)?))),
-        Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => {
-            Err(StartError::Engine(format!("`sandbox: {}` is not built yet", plan.provider).into()))
-        }
+    let not_built = || StartError::Engine(format!("`sandbox: {}` is not built yet", plan.provider).into());
+    match (plan.provider, image) {
+        (Provider::Local, _) => Ok(None),
+        (Provider::Container, image) => Ok(Some(Arc::new(request(asked, plan, image.and_then(Found::stored))?))),
+        (Provider::Docker, Some(Found::AtDaemon(image))) => Ok(Some(Arc::new(docker::kind(asked, plan, image)?))),
+        (Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu, _) => Err(not_built()),
     }
 }
 
@@ -62,10 +110,6 @@ pub(super) fn request(request: &Request, plan: &Plan, image: Option<&Opened>) ->
         }
         None => host_files(reference)?,
     };
-    let mounts = request.document.mounts.iter().map(|mount| {
-        let writable = mount.value.mode == MountMode::ReadWrite;
-        absolute(&mount.value.source).map(|source| Mount { source, target: mount.value.target.clone(), writable })
-    });
     let Bytes(disk) = plan.limits.disk.amount;
     Ok(sandbox::Request {
         image,
@@ -73,10 +117,19 @@ pub(super) fn request(request: &Request, plan: &Plan, image: Option<&Opened>) ->
         system: sandbox::System::AsLeft,
         limits,
         disk,
-        mounts: mounts.collect::<Result<_, _>>()?,
+        mounts: mounts(request)?,
         allow_setuid: plan.allow_setuid,
         network: if network::is_captured(plan) { Captured } else { Loopback },
     })
+}
+
+/// The host paths that the document shows inside.
+pub(super) fn mounts(request: &Request) -> Result<Vec<Mount>, StartError> {
+    let mounts = request.document.mounts.iter().map(|mount| {
+        let writable = mount.value.mode == MountMode::ReadWrite;
+        absolute(&mount.value.source).map(|source| Mount { source, target: mount.value.target.clone(), writable })
+    });
+    mounts.collect()
 }
 
 /// The host's programs, or a directory of the host.

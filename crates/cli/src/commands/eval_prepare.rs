@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use eval::task::{Sources, Task, TaskOverrides};
 use eval::{FailOn, Invocation, Job, Keys, Models, Named, Policy, PolicyError, Settings, Surroundings};
-use image::Opened;
 use log::Redactor;
 use profile::{Facts, Overrides, Plan, Problem, Problems, Refusal, Request, Source, Unmet};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
+use super::container::Found;
 use super::eval_obstacle::Obstacle;
 use super::receipts::{self, Signer};
-use super::{container, env_file, eval_verify, exec, input};
+use super::{container, docker, env_file, eval_verify, exec, input};
 use crate::eval_args::{Running, Verify, Wish};
 use crate::printer::{Look, Printer, plain, span};
 
@@ -77,7 +77,7 @@ pub(super) struct Loaded {
 pub(super) struct Ready {
     pub(super) job: Job,
     /// Its layers are in use until it has ended.
-    pub(super) image: Option<Opened>,
+    pub(super) image: Option<Found>,
     /// How much is proven before it starts.
     pub(super) verify: Verify,
     /// Whoever signs what its log says.
@@ -129,14 +129,16 @@ impl Asked {
         let task = loaded.task;
         let models = models(&task)?;
         let requested = task.document.profile.value.to_string();
-        let facts = host::kernel_facts();
+        let facts = docker::facts(&task.document, None);
         // What is refused anyway is not fetched first.
         let (request, plan) = self.planned(&task, None, &facts)?;
         let policy = policy(&request, &plan, Path::new(&self.task))?;
         let unproven = eval_verify::check(self.running.verify, &plan);
         let unmet = [eval::check_models(&task, &plan, &models), policy.check(&plan), unproven].concat();
         granted(&task, &plan, unmet)?;
-        let (name, image) = container::open_image(&task.document, None).map_err(Obstacle::Image)?;
+        let opened =
+            container::open_image(&task.document, None, (plan.provider, self.running.pull.unwrap_or_default()));
+        let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
         let (request, plan) = self.planned(&task, name, &facts)?;
         let kind = container::kind(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?;
         let revision = revision(Path::new(&self.task));
@@ -152,7 +154,7 @@ impl Asked {
         let redactor = Redactor::new(secrets, log::redact::KEYS);
         nameless(&task, &redactor)?;
         let audit_key = std::env::var(AUDIT_KEY).ok().filter(|key| !key.is_empty()).map(SecretString::from);
-        let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
+        let config = image.as_ref().map(Found::config).unwrap_or_default();
         let environment = exec::environment(&task.document, &config);
         let surroundings = Surroundings { environment, directory: config.workdir, user: config.user };
         let job = Job {

@@ -3,6 +3,7 @@
 mod ask;
 mod choose;
 mod container;
+mod docker;
 mod doctor;
 mod env_file;
 mod eval;
@@ -27,6 +28,7 @@ mod receipts;
 mod retry;
 mod run;
 mod sandboxes;
+mod sandboxes_docker;
 mod score;
 mod score_line;
 mod set;

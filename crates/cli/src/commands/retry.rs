@@ -162,6 +162,7 @@ fn asked(earlier: &Earlier, arguments: &RetryArguments) -> Result<Asked, Problem
             // A log alone cannot switch the proof off.
             verify: own.verify,
             key: own.key.clone(),
+            pull: own.pull,
             limits: own.limits.or(&run_limits),
         },
         same: (!arguments.changed_task).then(|| invocation.sources.clone()),

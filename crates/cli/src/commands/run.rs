@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use image::{ImageError, Opened};
+use image::{Config, ImageError, Opened};
 use profile::{
     Approval, Cause, Document, Facts, Located, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request,
     Stated, Tooling, Unmet,
@@ -10,9 +10,10 @@ use profile::{
 use sandbox::{Capture, Sandbox, SessionError, StartError, Variant};
 use secrecy::SecretString;
 
+use super::container::Found;
 use super::images;
 use super::network::{Network, NetworkError};
-use super::{container, env_file, exec, input, plan, snapshots, stream};
+use super::{container, docker, env_file, exec, input, plan, snapshots, stream};
 use crate::args::RunArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
@@ -89,8 +90,8 @@ pub(super) const TIMED_OUT: Exit = Exit::Command(124);
 struct Prepared {
     request: Request,
     plan: Plan,
-    /// Of the store; held, so that it stays while the sandbox lives.
-    image: Option<Opened>,
+    /// Held, so that it stays while the sandbox lives.
+    image: Option<Found>,
 }
 
 /// The document that the arguments amount to, and its plan on this host.
@@ -115,21 +116,25 @@ fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     }
     document.network.rules.allow.extend(arguments.allow.iter().cloned());
     document.network.rules.deny.extend(arguments.deny.iter().cloned());
-    let facts = host::kernel_facts();
+    let facts = docker::facts(&document, arguments.provider);
     // What is refused anyway is not fetched first.
-    planned(&document, arguments, arguments.image.clone(), &facts)?;
+    let (_, plan) = planned(&document, arguments, arguments.image.clone(), &facts)?;
     if let Some(name) = &arguments.save_as {
         snapshots::check_name(name).map_err(Obstacle::Image)?;
     }
-    let (name, image) = container::open_image(&document, arguments.image.as_deref()).map_err(Obstacle::Image)?;
+    let opened = container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull));
+    let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
-    let config = image.as_ref().map(|opened| opened.image.config.clone()).unwrap_or_default();
-    if exec::words(arguments, &config).is_empty() {
+    if exec::words(arguments, &config(image.as_ref())).is_empty() {
         let problem = Problem::new("there is no command, and the image has none of its own")
             .hint("write it at the end: ringfence run -- COMMAND");
         return Err(Problems { origin: "the command line".into(), problems: vec![problem] }.into());
     }
     Ok(Prepared { request, plan, image })
+}
+
+fn config(image: Option<&Found>) -> Config {
+    image.map(Found::config).unwrap_or_default()
 }
 
 fn planned(
@@ -139,8 +144,8 @@ fn planned(
     facts: &Facts,
 ) -> Result<(Request, Plan), Obstacle> {
     let approval = document.approval.is_none().then_some(Approval::Operator);
-    let overrides =
-        Overrides { image, justification: arguments.justification.clone(), approval, ..Overrides::default() };
+    let justification = arguments.justification.clone();
+    let overrides = Overrides { image, sandbox: arguments.provider, justification, approval, ..Overrides::default() };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
     refuse_what_cannot_run(&request, &plan, arguments.save_as.is_some())?;
@@ -154,9 +159,15 @@ fn refuse_what_cannot_run(request: &Request, plan: &Plan, saves: bool) -> Result
         let reason = format!("`run` runs any command, and {} grants no arbitrary execution", plan.profile);
         unmet.push(Unmet::new(Cause::Contradiction, "tooling.run", reason).hint("choose T0"));
     }
-    if saves && plan.provider == Provider::Local {
-        let reason = "a local process has no files of its own to keep";
-        unmet.push(Unmet::new(Cause::Contradiction, "save_as", reason).hint("choose H1, or leave --save-as out"));
+    if saves && plan.provider != Provider::Container {
+        let reason = match plan.provider {
+            Provider::Local => "a local process has no files of its own to keep".to_owned(),
+            other => format!("files of `sandbox: {other}` cannot be kept in the store"),
+        };
+        unmet.push(
+            Unmet::new(Cause::Contradiction, "save_as", reason)
+                .hint("choose H1 on the embedded engine, or leave --save-as out"),
+        );
     }
     if unmet.is_empty() {
         return Ok(());
@@ -170,7 +181,7 @@ async fn execute(
     arguments: &RunArguments,
     request: &Request,
     plan: &Plan,
-    image: Option<&Opened>,
+    image: Option<&Found>,
     printer: &mut Printer,
 ) -> Result<Exit, Obstacle> {
     let run = &run_name();
@@ -179,8 +190,8 @@ async fn execute(
     if let (Some(network), Some(capture)) = (&mut network, capture) {
         network.attach(run, plan, capture).await.map_err(Obstacle::Network)?;
     }
-    let config = image.map(|opened| opened.image.config.clone()).unwrap_or_default();
-    let exec = exec::exec(arguments, &request.document, plan, &config);
+    let exec = exec::exec(arguments, &request.document, plan, &config(image));
+    let image = image.and_then(Found::stored);
     // While it runs it is on the list, and other commands of the same user may work in it.
     let about = format!("{} {}", plan.profile, exec.argv.join(" "));
     let reference = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
@@ -250,7 +261,7 @@ fn share(sandbox: &Sandbox, run: &str, about: &str, image: &str) -> Option<Share
 async fn start(
     request: &Request,
     plan: &Plan,
-    image: Option<&Opened>,
+    image: Option<&Found>,
     run: &str,
 ) -> Result<(Sandbox, Option<Capture>), StartError> {
     let Some(kind) = container::kind(request, plan, image)? else { return Ok((sandbox::start_local().await?, None)) };

@@ -1,23 +1,30 @@
 //! `sandbox list|exec|stop|snapshot|fork|cleanup`: the sandboxes that other commands of this user hold.
 
+use profile::Provider;
 use sandbox::{Exec, Run, Sandbox, User, runs};
 use serde_json::json;
 
 use super::run::{exit_of, failed};
-use super::{snapshots, stream, terminal};
+use super::{sandboxes_docker, snapshots, stream, terminal};
 use crate::args::SandboxCommand;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
 use crate::table::{page_width, table};
 
 pub(super) fn run(command: SandboxCommand, printer: &mut Printer) -> Exit {
+    if let SandboxCommand::List { provider: Some(Provider::Docker) } = command {
+        return sandboxes_docker::list(printer);
+    }
+    if let SandboxCommand::Cleanup { provider: Some(Provider::Docker) } = command {
+        return sandboxes_docker::clean_up(printer);
+    }
     let runs = match runs() {
         Ok(runs) => runs,
         Err(error) => return failed(&error, Exit::Provider, printer),
     };
     match command {
-        SandboxCommand::List => list(&runs, printer),
-        SandboxCommand::Cleanup => clean_up(&runs, printer),
+        SandboxCommand::List { .. } => list(&runs, printer),
+        SandboxCommand::Cleanup { .. } => clean_up(&runs, printer),
         SandboxCommand::Stop { name } => join(&runs, &name, printer, |sandbox| async move {
             sandbox.stop().await.map(|()| Exit::Done).map_err(|error| (Exit::Provider, error.to_string()))
         })

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use image::{ImageError, Opened};
+use image::ImageError;
 use indicatif::{ProgressBar, ProgressStyle};
 use profile::{
     Approval, Cause, Document, Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Refusal, Request, Unmet,
@@ -12,7 +12,8 @@ use profile::{
 use sandbox::StartError;
 use verify::{Conclusion, Report, Speed, Subject, Verdict, VerifyError};
 
-use super::{container, images, input, plan};
+use super::container::Found;
+use super::{container, docker, images, input, plan};
 use crate::args::ProveArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
@@ -74,7 +75,7 @@ fn bar() -> Option<ProgressBar> {
 }
 
 /// What the arguments ask to be proven, and its plan on this host.
-fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Opened>), Obstacle> {
+fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Found>), Obstacle> {
     let document = match arguments.profile.parse::<Profile>() {
         Ok(profile) => Document::bare(profile, "the command line"),
         Err(error) if !Path::new(&arguments.profile).exists() => {
@@ -85,13 +86,15 @@ fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Opened>), Obst
         Err(_) => input::document(&arguments.profile)?,
     };
     let requested = document.profile.value;
-    let facts = host::kernel_facts();
+    let facts = docker::facts(&document, arguments.provider);
     // What is refused anyway is not fetched first.
-    planned(&document, arguments, arguments.image.clone(), &facts)?;
-    let (name, image) = container::open_image(&document, arguments.image.as_deref()).map_err(Obstacle::Image)?;
+    let (_, plan) = planned(&document, arguments, arguments.image.clone(), &facts)?;
+    let opened = container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull));
+    let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
-    let kind: Arc<dyn sandbox::Kind> =
-        Arc::new(container::request(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?);
+    let kind = container::kind(&request, &plan, image.as_ref()).map_err(Obstacle::Start)?;
+    // Only what has a wall is planned here.
+    let kind = kind.ok_or_else(|| Obstacle::Start(StartError::NoFiles))?;
     let offered = plan.affordances.clone();
     Ok((Subject { requested, plan, kind, offered }, image))
 }
@@ -110,14 +113,13 @@ fn planned(
     let overrides = Overrides { image, sandbox: arguments.provider, justification, approval, ..Overrides::default() };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
-    if plan.provider == Provider::Container {
-        return Ok((request, plan));
-    }
     let reason = match plan.provider {
+        Provider::Container | Provider::Docker => return Ok((request, plan)),
         Provider::Local => "a local process has no wall that could be proven".to_owned(),
         other => format!("`sandbox: {other}` is not built yet"),
     };
-    let unmet = vec![Unmet::new(Cause::Contradiction, "verify", reason).hint("choose H1 on the embedded engine")];
+    let unmet =
+        vec![Unmet::new(Cause::Contradiction, "verify", reason).hint("choose H1 on the embedded engine, or on Docker")];
     let origin = document.profile.place.is_some().then(|| document.origin.clone());
     Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() }.into())
 }

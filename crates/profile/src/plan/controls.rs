@@ -8,7 +8,9 @@ use crate::facts::{Capability, Facts};
 use crate::level::Network;
 use crate::refusal::{Cause, Unmet};
 
-use Capability::{Docker, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp, UserNamespaces};
+use Capability::{
+    Docker, DockerHere, DockerIds, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp, UserNamespaces,
+};
 
 /// What follows when the host lacks what a control needs.
 enum Lost {
@@ -76,22 +78,47 @@ const CONTAINER: &[Row] = &[
 const DOCKER: &[Row] = &[
     Row(
         "host.namespaces",
-        "host processes, files and names are not visible",
-        "container of the Docker Engine, never privileged, never with its socket",
+        "host processes, IPC and names are not visible",
+        "a container of the Docker Engine for each sandbox, never privileged, never with its socket",
+        &[Docker],
+        Refuse,
+    ),
+    Row(
+        "host.files",
+        "no host file is visible but the image and the mounts",
+        "the Engine's root; what the kernel says of the host is masked",
         &[Docker],
         Refuse,
     ),
     Row(
         "host.privileges",
         "few capabilities, none to be gained",
-        "capabilities dropped, no-new-privileges",
+        "all but ten capabilities dropped before the guest starts, no-new-privileges",
         &[Docker],
         Refuse,
     ),
     Row(
+        "host.ids",
+        "root inside is nobody outside",
+        "ids of its own, given by the Engine",
+        &[DockerIds],
+        Remains(
+            "root_is_root",
+            "root in the container has the number of root on the daemon's machine: what it leaves in writable mounts is root's, \
+             and a flaw in the kernel meets root",
+        ),
+    ),
+    Row(
         "host.syscalls",
         "only known system calls reach the kernel",
-        "our seccomp profile given to the Engine",
+        "our seccomp allow-list, loaded before the guest starts, beside the Engine's own",
+        &[Docker],
+        Refuse,
+    ),
+    Row(
+        "lifecycle.cleanup",
+        "a killed runner leaves nothing behind",
+        "the end of its stream ends the container, and the Engine removes it; `sandbox cleanup` removes what never started",
         &[Docker],
         Refuse,
     ),
@@ -145,9 +172,9 @@ fn network_rows(provider: Provider, levels: &BTreeSet<Network>) -> Vec<Row> {
         ),
         Provider::Docker => (
             "every container has `network: none`",
-            "a short-lived helper in the container's namespace passes listeners to the gateway",
+            "redirect rules, made inside before the guest starts; listeners passed to the gateway outside",
             &[Docker],
-            &[Docker, Nftables],
+            &[Docker, DockerHere, Nftables],
         ),
         Provider::K8s => (
             "default-deny policy, observed to hold before the workload starts",

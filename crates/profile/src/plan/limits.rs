@@ -28,7 +28,9 @@ fn rows(provider: Provider) -> &'static [Row] {
             (&[MEMORY, CPU, PIDS], "control group per sandbox, swap off", &[Capability::Cgroups]),
             (&[DISK], "size and inode limit of the writable layer", &[]),
         ],
-        Provider::Docker => &[BY_THE_RUNNER, (&[MEMORY, CPU, PIDS], "limits of the container", &[Capability::Docker])],
+        Provider::Docker => {
+            &[BY_THE_RUNNER, (&[MEMORY, CPU, PIDS], "limits of the container, swap off", &[Capability::DockerLimits])]
+        }
         Provider::K8s => &[
             BY_THE_RUNNER,
             (&[MEMORY, CPU, DISK], "limits equal to requests, of ephemeral storage too", &[Capability::Kubernetes]),

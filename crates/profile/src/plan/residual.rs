@@ -29,6 +29,9 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
             "root inside may bypass the relay's record of refused attempts: no record is not no attempt",
         ));
     }
+    if plan.provider == Provider::Docker {
+        all.extend(docker());
+    }
     all.extend(network(plan));
     for (what, image) in images(plan) {
         if image.pin == Pin::Unpinned {
@@ -100,6 +103,25 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
         }
     }
     all
+}
+
+/// What the embedded engine does and the Docker Engine does not.
+fn docker() -> [Residual; 4] {
+    [
+        residual("no_second_fence", "without Landlock the mount namespace is the only fence around files"),
+        residual(
+            "programs_as_left",
+            "all phases share one container: the scorer uses programs and settings as the agent left them",
+        ),
+        residual(
+            "engine_paths_shown",
+            "the list of mounts shows where the Engine keeps its files on its machine, and nothing of them",
+        ),
+        residual(
+            "engine_is_trusted",
+            "whoever can ask the Docker daemon is root on its machine: the Engine and the runner are trusted",
+        ),
+    ]
 }
 
 fn images(plan: &Plan) -> impl Iterator<Item = (String, &Image)> {

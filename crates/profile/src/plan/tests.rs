@@ -15,7 +15,8 @@ use crate::settings::{Environment, Overrides, Request};
 mod provider;
 
 use Capability::{
-    Cgroups, Docker, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp, UserNamespaces,
+    Cgroups, Docker, DockerHere, DockerLimits, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp,
+    UserNamespaces,
 };
 
 /// The embedded engine's needs.
@@ -37,7 +38,7 @@ fn hosts() -> Vec<(&'static str, Facts)> {
         ("root", with(ENGINE)),
         ("user", with(&[UserNamespaces, Overlay, Seccomp, Nftables, Landlock])),
         ("old_kernel", with(&[UserNamespaces, Overlay, Seccomp, Cgroups])),
-        ("userns_blocked", with(&[Seccomp, Landlock, Cgroups, Docker])),
+        ("userns_blocked", with(&[Seccomp, Landlock, Cgroups, Docker, DockerHere, DockerLimits])),
         (
             "cluster",
             with(&[UserNamespaces, Overlay, Seccomp, Cgroups, Nftables, Landlock, Kubernetes, Proxmox, Qemu, Kvm]),

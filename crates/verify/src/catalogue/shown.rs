@@ -1,5 +1,6 @@
 //! What the sandbox's own files must show. Pure: a text in, a finding out.
 
+use profile::Provider;
 use profile::plan::KernelBoundary;
 use sandbox::Listed;
 
@@ -118,7 +119,8 @@ pub(super) fn mounts(info: &str, scene: &Scene) -> Finding {
         };
         let kind = rest.split(' ').next().unwrap_or_default();
         let planned = is_in_dev(place) || scene.mounts.iter().any(|mount| mount == place);
-        if !planned && !is_own(kind, root, place) {
+        let of_engine = scene.plan.provider == Provider::Docker && is_engines(kind, root, place);
+        if !planned && !of_engine && !is_own(kind, root, place) {
             return Finding::fail(format!("{kind} at {place}, from {root}"));
         }
         if line.contains(&*canary.to_string_lossy()) {
@@ -156,6 +158,22 @@ fn is_own(kind: &str, root: &str, place: &str) -> bool {
         "devpts" => place == "/dev/pts",
         // Single devices of the host, and the empty one that covers files of /proc.
         _ => is_device(root, place),
+    }
+}
+
+/// What the Docker Engine makes for every container: three files of its own, the tree below /sys that a mask covers, message
+/// queues, volumes of nobody else's, and the directory of our programs, which is gone.
+fn is_engines(kind: &str, root: &str, place: &str) -> bool {
+    let numbered = |name: &str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let above = root.split('/').rev().nth(1).unwrap_or_default();
+    match (kind, place) {
+        (_, "/etc/resolv.conf" | "/etc/hostname" | "/etc/hosts") => {
+            root.rsplit('/').next() == place.rsplit('/').next() && root.split('/').any(numbered)
+        }
+        (_, "/.ringfence") => root.ends_with("//deleted"),
+        ("mqueue", "/dev/mqueue") | ("sysfs", "/sys") => root == "/",
+        ("cgroup" | "cgroup2" | "tmpfs", _) if place == "/sys" || place.starts_with("/sys/") => root == "/",
+        _ => root.ends_with("/_data") && numbered(above),
     }
 }
 
@@ -202,6 +220,35 @@ pub(super) fn nothing(listed: &[Listed], _: &Scene) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mounts_of_the_docker_engine_are_known_and_others_are_not() {
+        let id = "97fb0d35e03b4d3db8dd07b8a7ff8f528e3fe2415fffd6feab896347a8be5c17";
+        let files = format!("/var/lib/docker/containers/{id}");
+        for (kind, root, place) in [
+            ("ext4", format!("{files}/resolv.conf"), "/etc/resolv.conf"),
+            ("ext4", format!("{files}/hosts"), "/etc/hosts"),
+            ("ext4", "/var/tmp/ringfence-docker-0/r/1//deleted".into(), "/.ringfence"),
+            ("ext4", format!("/var/lib/docker/volumes/{id}/_data"), "/data"),
+            ("mqueue", "/".into(), "/dev/mqueue"),
+            ("sysfs", "/".into(), "/sys"),
+            ("cgroup", "/".into(), "/sys/fs/cgroup/memory"),
+        ] {
+            assert!(is_engines(kind, &root, place), "{kind} {root} {place}");
+        }
+        for (kind, root, place) in [
+            ("ext4", "/etc/resolv.conf".to_owned(), "/etc/resolv.conf"),
+            ("ext4", format!("{files}/hosts"), "/etc/passwd"),
+            ("ext4", format!("{files}/hosts"), "/etc/hostname"),
+            ("ext4", "/var/tmp/ringfence-docker-0/r/1".into(), "/.ringfence"),
+            ("ext4", "/srv/_data".into(), "/data"),
+            ("ext4", "/home".into(), "/mnt"),
+            ("tmpfs", "/docker.sock".into(), "/run/docker.sock"),
+            ("sysfs", "/".into(), "/mnt"),
+        ] {
+            assert!(!is_engines(kind, &root, place), "{kind} {root} {place}");
+        }
+    }
 
     #[test]
     fn own_mounts_are_known_and_others_are_not() {

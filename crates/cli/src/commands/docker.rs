@@ -1,0 +1,93 @@
+//! From a plan to a container of a Docker daemon.
+
+use std::io::IsTerminal as _;
+
+use docker::{Build, Docker, Engine, Local, Patience, Pull};
+use image::Config;
+use indicatif::ProgressBar;
+use profile::{Document, Facts, Plan, Provider, Request};
+use sandbox::Network::{Captured, Loopback};
+use sandbox::{Limits, StartError};
+
+use super::{container, network};
+
+/// An image that a daemon has.
+#[derive(Debug, Clone)]
+pub(super) struct AtDaemon {
+    pub(super) endpoint: docker::Endpoint,
+    pub(super) local: Local,
+}
+
+/// Facts that a plan is made by: a daemon is asked only where one is wanted.
+pub(super) fn facts(document: &Document, stated: Option<Provider>) -> Facts {
+    let named = document.sandbox.as_ref().map(|choice| choice.value.provider);
+    if stated.or(named) == Some(Provider::Docker) {
+        return host::docker_facts(&host::Surroundings::of_this_process());
+    }
+    host::kernel_facts()
+}
+
+/// What the daemon calls an image: `docker:` before it means the same.
+fn name_there(reference: &str) -> &str {
+    reference.strip_prefix("docker:").unwrap_or(reference)
+}
+
+/// Finds, fetches or builds an image. From here on it is named by its id, so that the plan says what runs.
+pub(super) fn open_image(reference: &str, pull: Pull) -> Result<(String, AtDaemon), StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Helper)?;
+    let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+    let mut progress = |line: String| {
+        if let Some(bar) = &bar {
+            bar.set_message(line);
+            bar.tick();
+        }
+    };
+    let found = runtime.block_on(async {
+        let engine = Engine::find().await?;
+        let local = match Build::parse(reference) {
+            Some(build) => engine.build(&build, pull, &mut progress).await?,
+            None => engine.image(name_there(reference), pull, &mut progress).await?,
+        };
+        Ok::<_, docker::DockerError>(AtDaemon { endpoint: engine.endpoint().clone(), local })
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let found = found?;
+    let id = &found.local.id;
+    let pinned = match reference {
+        _ if reference.contains("@sha256:") => reference.to_owned(),
+        // Its own id is no name of its own.
+        _ if id.ends_with(reference.trim_start_matches("sha256:")) => format!("image@{id}"),
+        _ => format!("{reference}@{id}"),
+    };
+    Ok((pinned, found))
+}
+
+/// What an image of a daemon says about running it.
+pub(super) fn config(local: &Local) -> Config {
+    let Local { env, user, workdir, entrypoint, command, .. } = local.clone();
+    Config { env, user, workdir, entrypoint, command }
+}
+
+/// The containers that the plan amounts to.
+pub(super) fn kind(asked: &Request, plan: &Plan, image: &AtDaemon) -> Result<Docker, StartError> {
+    let bounded = |what: &str| {
+        let named = |promise: &str| promise.split([' ', ',']).any(|word| word == what);
+        plan.controls.iter().any(|control| control.id == "limits" && named(&control.promise))
+    };
+    // Left out only where the plan says that nothing bounds them.
+    let limits = bounded("memory").then_some(Limits {
+        memory: plan.limits.memory.amount.0,
+        pids: plan.limits.pids.amount.0,
+        cpu_millis: plan.limits.cpu.amount.0,
+    });
+    let request = docker::Request {
+        limits,
+        mounts: container::mounts(asked)?,
+        network: if network::is_captured(plan) { Captured } else { Loopback },
+        runtime: plan.runtime.as_ref().map(|runtime| runtime.0.clone()),
+        ..docker::Request::of(&image.local.id)
+    };
+    Ok(Docker { endpoint: image.endpoint.clone(), patience: Patience::default(), request })
+}

@@ -1,0 +1,130 @@
+//! From a request to a sandbox: created, attached, started, its network taken over, its guest spoken with.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bollard::query_parameters::{
+    AttachContainerOptions, CreateContainerOptions, StartContainerOptions, UploadToContainerOptions,
+};
+use bytes::Bytes;
+use sandbox::{Capture, Sandbox, Session, StartError};
+
+use crate::attach::Output;
+use crate::engine::Engine;
+use crate::error::DockerError;
+use crate::held::Held;
+use crate::passed::{Awaited, is_in};
+use crate::place::{self, Place};
+use crate::programs::{self, Own, Programs};
+use crate::request::{Request, label};
+
+/// How long the entry process may take for the network: the machine may be busy with many.
+const NETWORK: Duration = Duration::from_secs(30);
+/// How long what it says on its end is waited for.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long a container of a run that nobody can ask about is left alone.
+const LEASE: Duration = Duration::from_hours(7 * 24);
+
+/// What one run makes its containers with.
+pub(crate) struct Workshop {
+    pub(crate) engine: Engine,
+    pub(crate) run: String,
+    pub(crate) place: Place,
+    pub(crate) programs: Programs,
+}
+
+fn lease() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(LEASE).as_secs()
+}
+
+impl Workshop {
+    fn labels(&self, number: u32) -> HashMap<String, String> {
+        HashMap::from([
+            (label::RUN.to_owned(), self.run.clone()),
+            (label::SANDBOX.to_owned(), number.to_string()),
+            (label::OWNER.to_owned(), place::owner()),
+            (label::LEASE.to_owned(), lease().to_string()),
+        ])
+    }
+
+    /// One more container, with its capture if one is asked for. Whatever fails removes it.
+    pub(crate) async fn create(&self, request: &Request, number: u32) -> Result<(Sandbox, Capture), StartError> {
+        let engine = &self.engine;
+        if request.is_captured() && !engine.endpoint().is_local() {
+            return Err(DockerError::RemoteCapture { endpoint: engine.endpoint().to_string() }.into());
+        }
+        for mount in &request.mounts {
+            sandbox::check_mount(&mount.source)?;
+        }
+        let _room = engine.room().await;
+        let own = self.programs.own(self.place.path(), number).map_err(DockerError::Place)?;
+        let awaited = request.is_captured().then(|| Awaited::bind(&own.path().join("socket"))).transpose();
+        let awaited = awaited.map_err(DockerError::Place)?;
+        let held = self.begin(request, number, &own).await?;
+        let (output, input, said) = self.attach(&held.1).await?;
+        let id = held.1.clone();
+        let start =
+            |client: bollard::Docker| async move { client.start_container(&id, None::<StartContainerOptions>).await };
+        engine.order("start container", start).await?;
+        let listeners = match awaited {
+            Some(awaited) => awaited.take(NETWORK, |pid| is_in(pid, &held.1)).await,
+            None => Ok(Vec::new()),
+        };
+        let opened = match listeners {
+            Ok(listeners) => match Session::open_over(output, input).await {
+                Ok(session) => Ok((session, listeners)),
+                Err(error) => Err(StartError::Session(error)),
+            },
+            Err(why) => {
+                // Its last words come by its stream.
+                let _ = tokio::time::timeout(LAST_WORDS, Session::open_over(output, input)).await;
+                Err(DockerError::Capture(why).into())
+            }
+        };
+        match opened {
+            Ok((session, listeners)) => {
+                drop(own);
+                Ok((Sandbox::new(session, Box::new(held.0)), Capture { listeners }))
+            }
+            // What the entry process says is nearer to the cause than what we saw of it.
+            Err(_) if !said.shown().as_str().is_empty() => Err(DockerError::Entry { said: said.shown() }.into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates the container, with our programs in it.
+    async fn begin(&self, request: &Request, number: u32, own: &Own) -> Result<(Held, String), DockerError> {
+        let engine = &self.engine;
+        let shown = matches!(self.programs, Programs::Shown(_)) || request.is_captured();
+        let body = request.body(self.labels(number), shown.then(|| own.path()));
+        let options =
+            CreateContainerOptions { name: Some(format!("ringfence-{}-{number}", self.run)), ..Default::default() };
+        let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };
+        let id = engine.order("create container", create).await?.id;
+        let held = Held::new(engine.clone(), id.clone());
+        if matches!(self.programs, Programs::Copied) {
+            let archive = Bytes::from(programs::archive().map_err(DockerError::Place)?);
+            let options = UploadToContainerOptions { path: "/".into(), ..Default::default() };
+            let to = id.clone();
+            let upload = |client: bollard::Docker| async move {
+                client.upload_to_container(&to, Some(options), bollard::body_full(archive)).await
+            };
+            engine.order("copy into container", upload).await?;
+        }
+        Ok((held, id))
+    }
+
+    /// Its attached stream, before it starts: nothing of it is missed.
+    async fn attach(
+        &self,
+        id: &str,
+    ) -> Result<(Output, std::pin::Pin<Box<dyn tokio::io::AsyncWrite + Send>>, crate::attach::Said), DockerError> {
+        let options =
+            AttachContainerOptions { stream: true, stdin: true, stdout: true, stderr: true, ..Default::default() };
+        let id = id.to_owned();
+        let attach = |client: bollard::Docker| async move { client.attach_container(&id, Some(options)).await };
+        let attached = self.engine.order("attach to container", attach).await?;
+        let (output, said) = Output::new(attached.output);
+        Ok((output, attached.input, said))
+    }
+}

@@ -1,0 +1,135 @@
+//! A daemon that we ask. Every question has a deadline and a name; only so many containers are begun at the same time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::errors::Error;
+use bollard::{API_DEFAULT_VERSION, Docker};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::endpoint::{Endpoint, Surroundings};
+use crate::error::DockerError;
+
+/// Containers that are begun or ended at the same time: more would only wait for each other in the daemon.
+const AT_ONCE: usize = 8;
+
+/// How long a daemon may take before it counts as hung.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For a question about what is.
+    pub question: Duration,
+    /// For making, starting or ending a container.
+    pub work: Duration,
+    /// For the next sign of life while an image is fetched or built.
+    pub progress: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { question: Duration::from_secs(20), work: Duration::from_mins(1), progress: Duration::from_mins(10) }
+    }
+}
+
+/// A daemon. Cloning it shares the bound on how much is begun at the same time.
+#[derive(Clone)]
+pub struct Engine {
+    client: Docker,
+    endpoint: Endpoint,
+    patience: Patience,
+    room: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// The daemon that the surroundings of this process name.
+    pub async fn find() -> Result<Self, DockerError> {
+        let endpoint = Endpoint::find(&Surroundings::of_this_process())?;
+        Self::connect(endpoint, Patience::default()).await
+    }
+
+    /// Asks a daemon for its version, and speaks the older one of its and ours from then on.
+    pub async fn connect(endpoint: Endpoint, patience: Patience) -> Result<Self, DockerError> {
+        // The client's own deadline is the longest of ours, which hold for the whole answer.
+        let seconds = patience.work.max(patience.progress).as_secs().max(1);
+        let client = match &endpoint {
+            Endpoint::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), seconds, API_DEFAULT_VERSION),
+            Endpoint::Tcp(address) => Docker::connect_with_http(address, seconds, API_DEFAULT_VERSION),
+            Endpoint::Tls(address, certificates) => {
+                // Whoever was first keeps it; both are the same.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let file = |name: &str| certificates.join(name);
+                let (key, cert, ca) = (file("key.pem"), file("cert.pem"), file("ca.pem"));
+                Docker::connect_with_ssl(address, &key, &cert, &ca, seconds, API_DEFAULT_VERSION)
+            }
+        };
+        let shown = endpoint.to_string();
+        let client = client.map_err(|error| DockerError::of("connect", &shown, patience.question, error))?;
+        let engine = Self { client, endpoint, patience, room: Arc::new(Semaphore::new(AT_ONCE)) };
+        let client = engine.ask("version", Docker::negotiate_version).await?;
+        Ok(Self { client, ..engine })
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    pub(crate) fn client(&self) -> &Docker {
+        &self.client
+    }
+
+    /// Room to begin or end a container; held while that lasts.
+    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        // Never closed.
+        Arc::clone(&self.room).acquire_owned().await.ok()
+    }
+
+    /// A question about what is.
+    pub(crate) async fn ask<T, F>(
+        &self,
+        call: &'static str,
+        question: impl FnOnce(Docker) -> F,
+    ) -> Result<T, DockerError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.within(call, self.patience.question, question(self.client.clone())).await
+    }
+
+    /// Making, starting or ending something.
+    pub(crate) async fn order<T, F>(
+        &self,
+        call: &'static str,
+        order: impl FnOnce(Docker) -> F,
+    ) -> Result<T, DockerError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.within(call, self.patience.work, order(self.client.clone())).await
+    }
+
+    /// The whole answer within a deadline.
+    pub(crate) async fn within<T>(
+        &self,
+        call: &'static str,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, DockerError> {
+        let endpoint = self.endpoint.to_string();
+        match tokio::time::timeout(deadline, work).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(DockerError::of(call, &endpoint, deadline, error)),
+            Err(_) => Err(DockerError::Hangs { call, endpoint, deadline }),
+        }
+    }
+}

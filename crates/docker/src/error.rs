@@ -1,0 +1,160 @@
+//! Why something could not be had from a daemon: whose call it was, and whether the daemon refused, hung or was not there.
+
+use std::time::Duration;
+
+use bollard::errors::Error;
+use strangers::Shown;
+
+use crate::endpoint::EndpointError;
+
+/// Why a daemon did not do something. Whose fault: the provider's.
+#[derive(Debug, thiserror::Error)]
+pub enum DockerError {
+    /// There is no daemon to ask.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// It did not answer in time.
+    #[error("the Docker daemon at {endpoint} hangs: no answer to `{call}` within {} s", deadline.as_secs_f32())]
+    Hangs {
+        /// What was asked.
+        call: &'static str,
+        /// Whom.
+        endpoint: String,
+        /// How long was waited.
+        deadline: Duration,
+    },
+    /// It said no.
+    #[error("the Docker daemon at {endpoint} refused `{call}`: {message}")]
+    Refused {
+        /// What was asked.
+        call: &'static str,
+        /// Whom.
+        endpoint: String,
+        /// As HTTP has it.
+        status: u16,
+        /// In its words.
+        message: Shown,
+    },
+    /// It could not be asked.
+    #[error("cannot ask the Docker daemon at {endpoint} for `{call}`: {why}")]
+    Unreachable {
+        /// What was asked.
+        call: &'static str,
+        /// Whom.
+        endpoint: String,
+        /// Why not.
+        why: Shown,
+    },
+    /// It is there, but what it says makes no sense.
+    #[error("the Docker daemon at {endpoint} answered `{call}` with {what}")]
+    Odd {
+        /// What was asked.
+        call: &'static str,
+        /// Whom.
+        endpoint: String,
+        /// What is odd about the answer.
+        what: String,
+    },
+    /// The entry process ended before the guest spoke.
+    #[error("the container's entry process failed: {said}")]
+    Entry {
+        /// In its words.
+        said: Shown,
+    },
+    /// The captured network did not come out of the container.
+    #[error("the captured network of the container could not be taken over: {0}")]
+    Capture(String),
+    /// A captured network was asked for where none can be had.
+    #[error(
+        "the Docker daemon at {endpoint} is on another machine: its containers' listeners cannot be passed to the gateway here"
+    )]
+    RemoteCapture {
+        /// Whom.
+        endpoint: String,
+    },
+    /// No private directory for the run.
+    #[error("cannot keep the files of the run")]
+    Place(#[source] std::io::Error),
+    /// The image is not there, and nobody may fetch it.
+    #[error("the Docker daemon at {endpoint} has no image `{name}`")]
+    NoImage {
+        /// As it was asked for.
+        name: String,
+        /// Whom.
+        endpoint: String,
+    },
+    /// A build failed.
+    #[error("building the image of {directory} failed: {why}")]
+    Build {
+        /// What was built.
+        directory: String,
+        /// In the daemon's words.
+        why: Shown,
+    },
+    /// A build's directory could not be read.
+    #[error("cannot read {directory} to build an image of it")]
+    Context {
+        /// What was to be built.
+        directory: String,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl DockerError {
+    /// What a client's error means for whoever asked.
+    pub(crate) fn of(call: &'static str, endpoint: &str, deadline: Duration, error: Error) -> Self {
+        let endpoint = endpoint.to_owned();
+        match error {
+            Error::RequestTimeoutError => Self::Hangs { call, endpoint, deadline },
+            Error::DockerResponseServerError { status_code: status, message } => {
+                Self::Refused { call, endpoint, status, message: Shown::new(&message) }
+            }
+            Error::JsonDataError { message, .. } => Self::Odd { call, endpoint, what: message },
+            other => Self::Unreachable { call, endpoint, why: Shown::new(&chain(&other)) },
+        }
+    }
+
+    /// Whether what was asked for does not exist.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, .. } | Self::NoImage { .. })
+    }
+
+    /// Whether it is busy with what was asked for, or with the contrary.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { status: 409, .. })
+    }
+
+    /// What to do next, where we know.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Endpoint(error) => Some(error.hint()),
+            Self::Hangs { .. } => Some("look at the daemon's log, and restart it"),
+            Self::RemoteCapture { .. } => Some("use a daemon on this machine, or sandbox: container"),
+            Self::NoImage { .. } => Some("name another image, pull it, or use --pull missing"),
+            _ => None,
+        }
+    }
+}
+
+/// An error with everything behind it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let more = cause.to_string();
+        // Some say their cause themselves.
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+impl From<DockerError> for sandbox::StartError {
+    fn from(error: DockerError) -> Self {
+        Self::Engine(Box::new(error))
+    }
+}

@@ -1,0 +1,76 @@
+//! A container that is held: how it ends.
+
+use std::time::{Duration, Instant};
+
+use bollard::query_parameters::{InspectContainerOptions, RemoveContainerOptions};
+use sandbox::{Backing, StartError};
+use tokio::runtime::Handle;
+
+use crate::engine::Engine;
+use crate::error::DockerError;
+
+/// How soon a container that is being removed is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// One container. Whatever ends it removes it.
+pub(crate) struct Held {
+    engine: Engine,
+    id: Option<String>,
+    runtime: Handle,
+}
+
+impl Held {
+    pub(crate) fn new(engine: Engine, id: String) -> Self {
+        Self { engine, id: Some(id), runtime: Handle::current() }
+    }
+}
+
+impl Backing for Held {
+    fn stop(&mut self) -> Result<(), StartError> {
+        let Some(id) = self.id.take() else { return Ok(()) };
+        Ok(self.runtime.block_on(remove(&self.engine, &id))?)
+    }
+
+    fn abandon(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let engine = self.engine.clone();
+        // If nothing runs any more, the end of its stream ends the guest, and the daemon removes the container.
+        self.runtime.spawn(async move { remove(&engine, &id).await });
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+/// Ends a container with everything in it, and waits until it is gone.
+pub(crate) async fn remove(engine: &Engine, id: &str) -> Result<(), DockerError> {
+    let _room = engine.room().await;
+    let options = RemoveContainerOptions { force: true, v: true, link: false };
+    match engine
+        .order("remove container", |client| async move { client.remove_container(id, Some(options)).await })
+        .await
+    {
+        Err(error) if error.is_missing() => return Ok(()),
+        // It has ended by itself, and the daemon is at it.
+        Err(error) if error.is_conflict() => {}
+        done => return done,
+    }
+    let deadline = Instant::now() + engine.patience().work;
+    loop {
+        let look = |client: bollard::Docker| async move {
+            client.inspect_container(id, None::<InspectContainerOptions>).await
+        };
+        match engine.ask("inspect container", look).await {
+            Err(error) if error.is_missing() => return Ok(()),
+            Err(error) => return Err(error),
+            Ok(_) if Instant::now() > deadline => {
+                let (endpoint, deadline) = (engine.endpoint().to_string(), engine.patience().work);
+                return Err(DockerError::Hangs { call: "remove container", endpoint, deadline });
+            }
+            Ok(_) => tokio::time::sleep(LOOK_AGAIN).await,
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Images of a daemon: found, fetched or built there, and known by their id from then on.
+
+use std::str::FromStr;
+
+use bollard::models::ImageInspect;
+use bollard::query_parameters::CreateImageOptions;
+use futures_util::{Stream, StreamExt as _};
+use strangers::Shown;
+
+use crate::engine::Engine;
+use crate::error::DockerError;
+
+/// When an image is fetched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pull {
+    /// Where the daemon has none of that name.
+    #[default]
+    Missing,
+    /// Never: what is not there is an error.
+    Never,
+    /// Always, so that a name means what it means now.
+    Always,
+}
+
+impl FromStr for Pull {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "missing" => Ok(Self::Missing),
+            "never" => Ok(Self::Never),
+            "always" => Ok(Self::Always),
+            _ => Err(format!("`{text}` is not when to pull: missing, never or always")),
+        }
+    }
+}
+
+/// An image that a daemon has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Local {
+    /// Its id, `sha256:…`: what runs, whatever its name will mean tomorrow.
+    pub id: String,
+    /// `NAME=VALUE`.
+    pub env: Vec<String>,
+    /// Whom its commands run as.
+    pub user: Option<String>,
+    /// Where they start.
+    pub workdir: Option<String>,
+    /// What runs before a command's own words.
+    pub entrypoint: Vec<String>,
+    /// What runs when nobody says what.
+    pub command: Vec<String>,
+}
+
+/// A directory that an image is built of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Build {
+    /// The directory.
+    pub directory: std::path::PathBuf,
+    /// The file of instructions in it.
+    pub dockerfile: String,
+}
+
+impl Build {
+    /// Reads `build:DIRECTORY` or `build:DIRECTORY:DOCKERFILE`.
+    pub fn parse(reference: &str) -> Option<Self> {
+        let rest = reference.strip_prefix("build:")?;
+        let (directory, dockerfile) = match rest.rsplit_once(':') {
+            Some((directory, file)) if !file.contains('/') && !file.is_empty() => (directory, file),
+            _ => (rest, "Dockerfile"),
+        };
+        (!directory.is_empty()).then(|| Self { directory: directory.into(), dockerfile: dockerfile.to_owned() })
+    }
+}
+
+impl Engine {
+    /// An image by its name there, fetched if the policy says so. `progress` is told what happens, a line at a time.
+    pub async fn image(&self, name: &str, pull: Pull, progress: &mut dyn FnMut(String)) -> Result<Local, DockerError> {
+        if pull == Pull::Always {
+            self.pull(name, progress).await?;
+        }
+        match self.look(name).await {
+            Err(error) if error.is_missing() && pull == Pull::Missing => {
+                self.pull(name, progress).await?;
+                self.look(name).await
+            }
+            Err(error) if error.is_missing() => {
+                Err(DockerError::NoImage { name: name.to_owned(), endpoint: self.endpoint().to_string() })
+            }
+            found => found,
+        }
+    }
+
+    async fn look(&self, name: &str) -> Result<Local, DockerError> {
+        // A slash of a name is part of the path there; everything else that would end it is refused.
+        if name.is_empty() || name.contains(|sign: char| sign.is_control() || " ?#%\\".contains(sign)) {
+            return Err(DockerError::NoImage { name: name.to_owned(), endpoint: self.endpoint().to_string() });
+        }
+        let name = name.to_owned();
+        let inspect = |client: bollard::Docker| async move { client.inspect_image(&name).await };
+        let found = self.ask("inspect image", inspect).await?;
+        self.local(found)
+    }
+
+    fn local(&self, found: ImageInspect) -> Result<Local, DockerError> {
+        let odd = |what: &str| DockerError::Odd {
+            call: "inspect image",
+            endpoint: self.endpoint().to_string(),
+            what: what.to_owned(),
+        };
+        let id = found.id.ok_or_else(|| odd("no id"))?;
+        let hex = id.strip_prefix("sha256:").unwrap_or(&id);
+        if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(odd("an id that is no digest"));
+        }
+        let config = found.config.unwrap_or_default();
+        let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
+        Ok(Local {
+            id: format!("sha256:{hex}"),
+            env: config.env.unwrap_or_default(),
+            user: filled(config.user),
+            workdir: filled(config.working_dir),
+            entrypoint: config.entrypoint.unwrap_or_default(),
+            command: config.cmd.unwrap_or_default(),
+        })
+    }
+
+    async fn pull(&self, name: &str, progress: &mut dyn FnMut(String)) -> Result<(), DockerError> {
+        // Without a tag the Engine would fetch all of them.
+        let last = name.rsplit('/').next().unwrap_or_default();
+        let tag = (!last.contains([':', '@'])).then(|| "latest".to_owned());
+        let options = CreateImageOptions { from_image: Some(name.to_owned()), tag, ..Default::default() };
+        let mut lines = Box::pin(self.client().create_image(Some(options), None, None));
+        while let Some(line) = self.next("pull image", &mut lines).await? {
+            if let Some(status) = line.status {
+                let of = line.id.map(|id| format!("{id}: ")).unwrap_or_default();
+                progress(Shown::new(&format!("{of}{status}")).as_str().to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// The next sign of life of something long.
+    pub(crate) async fn next<T>(
+        &self,
+        call: &'static str,
+        lines: &mut (impl Stream<Item = Result<T, bollard::errors::Error>> + Unpin),
+    ) -> Result<Option<T>, DockerError> {
+        let next = async { lines.next().await.transpose() };
+        self.within(call, self.patience().progress, next).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_build() {
+        let build = |directory: &str, dockerfile: &str| {
+            Some(Build { directory: directory.into(), dockerfile: dockerfile.to_owned() })
+        };
+        assert_eq!(Build::parse("build:."), build(".", "Dockerfile"));
+        assert_eq!(Build::parse("build:/a/b:Other.dockerfile"), build("/a/b", "Other.dockerfile"));
+        assert_eq!(Build::parse("build:/a:b/c"), build("/a:b/c", "Dockerfile"));
+        assert_eq!(Build::parse("build:"), None);
+        assert_eq!(Build::parse("debian"), None);
+    }
+}

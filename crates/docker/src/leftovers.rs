@@ -1,0 +1,118 @@
+//! Containers of ours that a daemon has, and which of them nobody needs any more.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bollard::query_parameters::ListContainersOptions;
+
+use crate::engine::Engine;
+use crate::error::DockerError;
+use crate::held::remove;
+use crate::place;
+use crate::request::label;
+
+/// Who a container belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// A run of this user on this machine, whose runner lives.
+    Alive,
+    /// A run of this user on this machine, whose runner is gone.
+    Gone,
+    /// Somebody else's run, whose lease has not run out: nobody here can tell whether its runner lives.
+    Elsewhere,
+    /// Somebody else's run, whose lease has run out.
+    Expired,
+}
+
+impl Owner {
+    /// Whether nobody needs it any more.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Gone | Self::Expired)
+    }
+}
+
+/// A container of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// As the daemon knows it.
+    pub id: String,
+    /// Its name there.
+    pub name: String,
+    /// The run that made it.
+    pub run: String,
+    /// Who it belongs to.
+    pub owner: Owner,
+}
+
+impl Engine {
+    /// Every container that bears our labels.
+    pub async fn leftovers(&self) -> Result<Vec<Leftover>, DockerError> {
+        let filters = Some(HashMap::from([("label".to_owned(), vec![label::RUN.to_owned()])]));
+        let options = ListContainersOptions { all: true, filters, ..Default::default() };
+        let list = |client: bollard::Docker| async move { client.list_containers(Some(options)).await };
+        let found = self.ask("list containers", list).await?;
+        let (own, now) = (place::owner(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
+        let mut all = Vec::new();
+        for container in found {
+            let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
+            // What the filter is for; a daemon that ignores it must not cost anybody a container.
+            let Some(run) = labels.get(label::RUN).cloned() else { continue };
+            let alive = |run: &str| place::is_alive(run).map_err(DockerError::Place);
+            let owner = judge(&labels, &own, now, alive)?;
+            let name = container.names.unwrap_or_default().into_iter().next().unwrap_or_default();
+            all.push(Leftover { id, name: name.trim_start_matches('/').to_owned(), run, owner });
+        }
+        all.sort_by(|a, b| (&a.run, &a.name).cmp(&(&b.run, &b.name)));
+        Ok(all)
+    }
+
+    /// Removes a container that nobody needs any more.
+    pub async fn remove(&self, leftover: &Leftover) -> Result<(), DockerError> {
+        remove(self, &leftover.id).await
+    }
+}
+
+/// Removes what dead runs left on this machine's own disk.
+pub fn forget_dead_runs() -> Result<(), DockerError> {
+    place::clean_up().map_err(DockerError::Place)
+}
+
+/// Who a container belongs to, by its labels. Only our own runs are judged by their locks.
+fn judge(
+    labels: &HashMap<String, String>,
+    own: &str,
+    now: u64,
+    alive: impl Fn(&str) -> Result<bool, DockerError>,
+) -> Result<Owner, DockerError> {
+    let get = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
+    if get(label::OWNER) == own {
+        return Ok(if alive(get(label::RUN))? { Owner::Alive } else { Owner::Gone });
+    }
+    // Without a lease that can be read it is left alone.
+    Ok(match get(label::LEASE).parse::<u64>() {
+        Ok(lease) if lease < now => Owner::Expired,
+        _ => Owner::Elsewhere,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(owner: &str, run: &str, lease: &str) -> Owner {
+        let labels = [(label::RUN, run), (label::OWNER, owner), (label::LEASE, lease)];
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        judge(&labels, "us", 100, |run| Ok(run == "living")).unwrap()
+    }
+
+    #[test]
+    fn own_runs_go_by_their_lock_and_others_by_their_lease() {
+        assert_eq!(judged("us", "living", "1"), Owner::Alive);
+        assert_eq!(judged("us", "dead", "1000"), Owner::Gone);
+        assert_eq!(judged("them", "dead", "1000"), Owner::Elsewhere);
+        assert_eq!(judged("them", "living", "99"), Owner::Expired);
+        for lease in ["", "soon", "-1", "99999999999999999999999999"] {
+            assert_eq!(judged("them", "x", lease), Owner::Elsewhere, "{lease}");
+        }
+    }
+}

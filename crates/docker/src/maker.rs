@@ -1,0 +1,74 @@
+//! Docker as a kind of sandbox, and who makes them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sandbox::{Bounds, Capture, Kind, Limits, Maker, Pending, Sandbox, StartError, Variant};
+
+use crate::create::Workshop;
+use crate::endpoint::Endpoint;
+use crate::engine::{Engine, Patience};
+use crate::error::DockerError;
+use crate::place::Place;
+use crate::programs::Programs;
+use crate::request::Request;
+
+/// Containers of one kind, by one daemon.
+#[derive(Debug, Clone)]
+pub struct Docker {
+    /// Where the daemon listens.
+    pub endpoint: Endpoint,
+    /// How long it may take.
+    pub patience: Patience,
+    /// What each container is.
+    pub request: Request,
+}
+
+impl Kind for Docker {
+    fn start<'a>(&'a self, run: &'a str) -> Pending<'a, Arc<dyn Maker>> {
+        Box::pin(async move {
+            let engine = Engine::connect(self.endpoint.clone(), self.patience).await?;
+            let place = Place::open(run).map_err(DockerError::Place)?;
+            let programs = Programs::provide(place.path(), &self.endpoint).map_err(DockerError::Place)?;
+            let workshop = Workshop { engine, run: run.to_owned(), place, programs };
+            let made: Arc<dyn Maker> =
+                Arc::new(Made { workshop, request: self.request.clone(), next: AtomicU32::new(1) });
+            Ok(made)
+        })
+    }
+
+    fn is_captured(&self) -> bool {
+        self.request.is_captured()
+    }
+
+    fn mounts(&self) -> Vec<String> {
+        self.request.mounts.iter().map(|mount| mount.target.clone()).collect()
+    }
+}
+
+struct Made {
+    workshop: Workshop,
+    request: Request,
+    next: AtomicU32,
+}
+
+impl Maker for Made {
+    fn make(&self, variant: Variant) -> Pending<'_, (Sandbox, Capture)> {
+        Box::pin(async move {
+            if variant.begin_with.is_some() {
+                return Err(StartError::OtherEngine);
+            }
+            let mut request = self.request.clone();
+            // What it may write is not bounded here, and a host that bounds nothing does not begin to for this one.
+            if let Some(Bounds { memory, pids, disk: _ }) = variant.bounds {
+                request.limits = request.limits.map(|limits| Limits { memory, pids, ..limits });
+            }
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            self.workshop.create(&request, number).await
+        })
+    }
+
+    fn keeps_files(&self) -> bool {
+        false
+    }
+}

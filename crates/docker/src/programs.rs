@@ -1,0 +1,88 @@
+//! How our two programs come into a container: shown from a directory of this machine, or copied.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use sandbox::{GUEST, ZYGOTE};
+
+use crate::endpoint::Endpoint;
+use crate::request::INSIDE;
+
+const ENTER: &str = "enter";
+const NAMES: [(&str, &[u8]); 2] = [(ENTER, ZYGOTE), ("guest", GUEST)];
+
+/// How programs come in.
+#[derive(Debug)]
+pub(crate) enum Programs {
+    /// From this directory: the daemon is on this machine, and what lies there can be executed.
+    Shown(PathBuf),
+    /// By a copy for each container.
+    Copied,
+}
+
+/// One container's own directory: our programs, and later the socket. Removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Own(PathBuf);
+
+impl Programs {
+    /// Puts them where a daemon can find them.
+    pub(crate) fn provide(place: &Path, endpoint: &Endpoint) -> io::Result<Self> {
+        if !endpoint.is_local() || statvfs(place)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+            return Ok(Self::Copied);
+        }
+        let directory = place.join("programs");
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        for (name, bytes) in NAMES {
+            let mut file = OpenOptions::new();
+            file.write(true).create_new(true).mode(0o555).open(directory.join(name))?.write_all(bytes)?;
+        }
+        Ok(Self::Shown(directory))
+    }
+
+    /// A directory of one container's own, with the programs in it if they are shown. Whoever the container's root is
+    /// outside may look at it: what keeps others out is the directory above.
+    pub(crate) fn own(&self, place: &Path, number: u32) -> io::Result<Own> {
+        let own = Own(place.join(number.to_string()));
+        DirBuilder::new().mode(0o755).create(&own.0)?;
+        if let Self::Shown(directory) = self {
+            for (name, _) in NAMES {
+                fs::hard_link(directory.join(name), own.0.join(name))?;
+            }
+        }
+        Ok(own)
+    }
+}
+
+impl Own {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // The guest runs; nobody needs to find it. Whatever stays goes with the run's directory.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Both programs as an archive, to be unpacked at the root of a container.
+pub(crate) fn archive() -> io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let directory = INSIDE.trim_start_matches('/');
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Directory);
+    header.set_mode(0o755);
+    header.set_size(0);
+    archive.append_data(&mut header, format!("{directory}/"), io::empty())?;
+    for (name, bytes) in NAMES {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o555);
+        header.set_size(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        archive.append_data(&mut header, format!("{directory}/{name}"), bytes)?;
+    }
+    archive.into_inner()
+}

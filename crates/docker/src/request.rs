@@ -1,0 +1,281 @@
+//! A container as it is asked for. Pure: what we want in, what the Engine is told out.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use bollard::models::{
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits,
+};
+use sandbox::{Limits, Network, enter};
+
+/// Rights that programs in a container keep: over its own files, ids and processes. Everything else is given away before
+/// the guest starts, and cannot be gained again.
+pub const KEPT: [&str; 10] = [
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_BIND_SERVICE",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+];
+/// Rights of the entry process alone: it makes rules and routes with it.
+const OF_THE_ENTRY: &str = "NET_ADMIN";
+
+/// Where our programs, and the socket for the listeners, are shown inside.
+pub(crate) const INSIDE: &str = "/.ringfence";
+/// The entry process' program.
+pub(crate) const ENTRY: &str = "/.ringfence/enter";
+/// The guest's.
+pub(crate) const GUEST: &str = "/.ringfence/guest";
+/// Where the entry process sends the listeners.
+pub(crate) const SOCKET: &str = "/.ringfence/socket";
+
+/// What says something of the host, and nothing that a program needs.
+const MASKED: [&str; 18] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/cmdline",
+    "/proc/config.gz",
+    "/proc/diskstats",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/latency_stats",
+    "/proc/partitions",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys",
+];
+const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// Labels by which containers of ours are known.
+pub(crate) mod label {
+    /// The run.
+    pub(crate) const RUN: &str = "ringfence.run";
+    /// Its number in the run.
+    pub(crate) const SANDBOX: &str = "ringfence.sandbox";
+    /// Who the run belongs to: a user on a machine.
+    pub(crate) const OWNER: &str = "ringfence.owner";
+    /// When nobody can want it any more, in seconds since 1970.
+    pub(crate) const LEASE: &str = "ringfence.lease";
+}
+
+/// A container to create.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Its image, by the id that the daemon knows it by.
+    pub image: String,
+    /// Memory, processes and cpu; `None` where the plan says that nothing holds them.
+    pub limits: Option<Limits>,
+    /// Host paths that are shown inside.
+    pub mounts: Vec<sandbox::Mount>,
+    /// Its network: captured, or loopback alone.
+    pub network: Network,
+    /// The Engine's name of a runtime; `None` for its default.
+    pub runtime: Option<String>,
+    /// Whether nothing but mounts and memory file systems can be written.
+    pub read_only: bool,
+    /// File systems in memory: where, with which options.
+    pub tmpfs: BTreeMap<String, String>,
+    /// Bytes of `/dev/shm`; `None` for the Engine's default.
+    pub shared_memory: Option<u64>,
+    /// What it calls itself.
+    pub hostname: String,
+    /// Names and addresses of its `/etc/hosts`, as `NAME:ADDRESS`.
+    pub hosts: Vec<String>,
+}
+
+impl Request {
+    /// A container of an image, with nothing but that.
+    pub fn of(image: impl Into<String>) -> Self {
+        Self {
+            image: image.into(),
+            limits: None,
+            mounts: Vec::new(),
+            network: Network::Captured,
+            runtime: None,
+            read_only: false,
+            tmpfs: BTreeMap::new(),
+            shared_memory: None,
+            hostname: "sandbox".into(),
+            hosts: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_captured(&self) -> bool {
+        self.network == Network::Captured
+    }
+
+    /// What the Engine is told. `programs` is the host's directory with our programs, unless they are copied in.
+    pub(crate) fn body(&self, labels: HashMap<String, String>, programs: Option<&Path>) -> ContainerCreateBody {
+        let orders = enter::Orders {
+            capture: self.is_captured().then(|| SOCKET.into()),
+            allow_setuid: false,
+            writes_outside: self.mounts.iter().any(|mount| mount.writable),
+            guest: GUEST.into(),
+        };
+        let arguments = orders.arguments().into_iter().map(|word| word.to_string_lossy().into_owned());
+        ContainerCreateBody {
+            image: Some(self.image.clone()),
+            entrypoint: Some(vec![ENTRY.into()]),
+            cmd: Some(arguments.collect()),
+            // Commands have the image's own user, directory and environment by the guest.
+            user: Some("0:0".into()),
+            working_dir: Some("/".into()),
+            hostname: Some(self.hostname.clone()),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            open_stdin: Some(true),
+            // The end of our stream is the end of the guest, and so of the container.
+            stdin_once: Some(true),
+            tty: Some(false),
+            // A check of the image's would be a command of the workload's that nobody asked for.
+            healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..HealthConfig::default() }),
+            labels: Some(labels),
+            host_config: Some(self.host_config(programs)),
+            ..ContainerCreateBody::default()
+        }
+    }
+
+    fn host_config(&self, programs: Option<&Path>) -> HostConfig {
+        let texts = |all: &[&str]| Some(all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+        let (memory, pids, cpu) = match self.limits {
+            Some(limits) => (Some(signed(limits.memory)), Some(signed(limits.pids)), Some(signed(limits.cpu_millis))),
+            None => (None, None, None),
+        };
+        let own = programs.map(|directory| bind(&directory.to_string_lossy(), INSIDE, false));
+        let granted = self.mounts.iter().map(|mount| bind(&mount.source, &mount.target, mount.writable));
+        let ulimit = |name: &str, amount: i64| ResourcesUlimits {
+            name: Some(name.into()),
+            soft: Some(amount),
+            hard: Some(amount),
+        };
+        let settings = self.is_captured().then(|| enter::settings().map(|(name, value)| (name, value.to_owned())));
+        HostConfig {
+            network_mode: Some("none".into()),
+            // Nothing of the control stream is written to a disk.
+            log_config: Some(HostConfigLogConfig { typ: Some("none".into()), config: None }),
+            auto_remove: Some(true),
+            privileged: Some(false),
+            init: Some(false),
+            cap_drop: texts(&["ALL"]),
+            cap_add: texts(&[&KEPT[..], &[OF_THE_ENTRY]].concat()),
+            security_opt: texts(&["no-new-privileges"]),
+            cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+            ipc_mode: Some("private".into()),
+            memory,
+            // Both together: so no swap.
+            memory_swap: memory,
+            nano_cpus: cpu.map(|millis| millis.saturating_mul(1_000_000)),
+            pids_limit: pids,
+            ulimits: Some(vec![ulimit("core", 0), ulimit("nofile", 4096)]),
+            mounts: Some(own.into_iter().chain(granted).collect()),
+            tmpfs: Some(self.tmpfs.clone().into_iter().collect()),
+            shm_size: self.shared_memory.map(signed),
+            readonly_rootfs: Some(self.read_only),
+            // Whatever the network is, no question of a name reaches the host's resolver.
+            dns: Some(vec![enter::NAME_SERVER.to_string()]),
+            dns_search: Some(vec![".".into()]),
+            extra_hosts: Some(self.hosts.clone()),
+            sysctls: settings.map(Iterator::collect),
+            masked_paths: texts(&MASKED),
+            readonly_paths: texts(&READ_ONLY),
+            runtime: self.runtime.clone(),
+            ..HostConfig::default()
+        }
+    }
+}
+
+/// What is mounted below the source is not shown: a read-only mount would not hold for it.
+fn bind(source: &str, target: &str, writable: bool) -> Mount {
+    Mount {
+        typ: Some(MountType::BIND),
+        source: Some(source.to_owned()),
+        target: Some(target.to_owned()),
+        read_only: Some(!writable),
+        bind_options: Some(MountBindOptions {
+            propagation: Some(MountBindOptionsPropagationEnum::RPRIVATE),
+            non_recursive: Some(true),
+            ..MountBindOptions::default()
+        }),
+        ..Mount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(request: &Request) -> serde_json::Value {
+        let labels = HashMap::from([(label::RUN.to_owned(), "r".to_owned())]);
+        serde_json::to_value(request.body(labels, Some(Path::new("/p")))).unwrap()
+    }
+
+    #[test]
+    fn a_container_is_told_to_be_as_hard_as_it_can_be() {
+        let limits = Some(Limits { memory: 1 << 20, pids: 7, cpu_millis: 1500 });
+        let told = body(&Request { limits, ..Request::of("sha256:x") });
+        let host = &told["HostConfig"];
+        for (name, value) in [
+            ("NetworkMode", serde_json::json!("none")),
+            ("Privileged", false.into()),
+            ("AutoRemove", true.into()),
+            ("Init", false.into()),
+            ("CapDrop", serde_json::json!(["ALL"])),
+            ("SecurityOpt", serde_json::json!(["no-new-privileges"])),
+            ("Memory", (1 << 20).into()),
+            ("MemorySwap", (1 << 20).into()),
+            ("PidsLimit", 7.into()),
+            ("NanoCpus", 1_500_000_000.into()),
+            ("Dns", serde_json::json!(["198.18.0.2"])),
+            ("IpcMode", "private".into()),
+            ("LogConfig", serde_json::json!({"Type": "none"})),
+        ] {
+            assert_eq!(host[name], value, "{name}");
+        }
+        assert_eq!(told["User"], "0:0");
+        assert_eq!(told["Tty"], false);
+        assert_eq!(told["StdinOnce"], true);
+        assert_eq!(told["Healthcheck"]["Test"], serde_json::json!(["NONE"]));
+        let cmd = serde_json::json!(["enter", "capture=/.ringfence/socket", "guest=/.ringfence/guest"]);
+        assert_eq!((&told["Entrypoint"], &told["Cmd"]), (&serde_json::json!([ENTRY]), &cmd));
+        for name in ["PidMode", "UTSMode", "UsernsMode", "Devices", "VolumesFrom", "Binds", "PortBindings"] {
+            assert!(host.get(name).is_none_or(serde_json::Value::is_null), "{name}");
+        }
+    }
+
+    #[test]
+    fn mounts_are_read_only_unless_they_are_granted_and_show_nothing_below() {
+        let mount = |writable| sandbox::Mount { source: "/s".into(), target: "/t".into(), writable };
+        for writable in [false, true] {
+            let told = body(&Request { mounts: vec![mount(writable)], ..Request::of("x") });
+            let mounts = told["HostConfig"]["Mounts"].as_array().unwrap();
+            assert_eq!(mounts[0]["Target"], INSIDE);
+            assert_eq!(mounts[0]["ReadOnly"], true);
+            assert_eq!(mounts[1]["ReadOnly"], !writable);
+            assert_eq!(mounts[1]["BindOptions"]["NonRecursive"], true);
+            let refuses = told["Cmd"].as_array().unwrap().contains(&"writes-outside".into());
+            assert_eq!(refuses, writable, "no setuid bits on the host's files");
+        }
+    }
+
+    #[test]
+    fn without_a_capture_the_entry_makes_none() {
+        let told = body(&Request { network: Network::Loopback, ..Request::of("x") });
+        assert_eq!(told["Cmd"], serde_json::json!(["enter", "guest=/.ringfence/guest"]));
+        assert_eq!(told["HostConfig"]["NetworkMode"], "none");
+        assert!(told["HostConfig"]["Sysctls"].is_null());
+    }
+}
