@@ -40,7 +40,7 @@ impl Default for Limits {
             sessions: 64,
             approvals: 256,
             records: 10_000,
-            lease: Duration::from_secs(60),
+            lease: Duration::from_mins(1),
         }
     }
 }

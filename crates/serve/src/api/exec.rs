@@ -185,7 +185,7 @@ impl ExecWish {
             user: service.user(self.user.as_deref()),
             pty: self.pty.map(WindowSize::from),
             timeout_ms,
-            max_output: (self.on_overflow == Some(OnOverflow::Kill)).then(|| self.output_limit).flatten(),
+            max_output: self.output_limit.filter(|_| self.on_overflow == Some(OnOverflow::Kill)),
         })
     }
 }

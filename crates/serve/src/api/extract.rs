@@ -17,7 +17,7 @@ use crate::server::Owner;
 pub(crate) const SESSION: &str = "ringfence-session";
 
 /// How long a client may take to send a body of this kind.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// The most of a body that is read into memory, unless a handler says otherwise.
 const MOST: usize = 4 << 20;
 

@@ -26,7 +26,7 @@ const MAX_FILE: u64 = 4 << 30;
 /// The longest path that the kernel takes.
 const MAX_PATH: usize = 4096;
 /// How long a client may take between two parts of a body.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// What is read of a body that nobody wants any more, so that the client hears why.
 const DRAINED: u64 = 128 << 20;
 
@@ -89,8 +89,8 @@ pub(crate) async fn read(
     let user = service.file_user(query.user.as_deref());
     let mut reading = service.view.open_file(&service.resolve(&query.path), limit, user)?;
     // Whether there is a file at all is known with its first bytes.
-    let first = reading.next().await?;
-    let rest = stream::unfold(Transfer { reading, held, next: Some(first) }, Transfer::step);
+    let ahead = reading.next().await?;
+    let rest = stream::unfold(Transfer { is_empty: ahead.is_none(), reading, held, ahead }, Transfer::step);
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], Body::from_stream(rest)).into_response())
 }
 
@@ -99,19 +99,23 @@ struct Transfer {
     reading: Reading,
     held: Using,
     /// What was read ahead.
-    next: Option<Option<Vec<u8>>>,
+    ahead: Option<Vec<u8>>,
+    /// Whether even that was the end.
+    is_empty: bool,
 }
 
 impl Transfer {
     async fn step(mut self) -> Option<(Result<Bytes, SessionError>, Self)> {
-        let chunk = match self.next.take() {
-            Some(chunk) => Ok(chunk),
-            None => {
-                let ending = self.held.ending.clone();
-                tokio::select! {
-                    chunk = self.reading.next() => chunk,
-                    () = ending.wanted() => Err(SessionError::Died(ending.why())),
-                }
+        if self.is_empty {
+            return None;
+        }
+        let chunk = if let Some(chunk) = self.ahead.take() {
+            Ok(Some(chunk))
+        } else {
+            let ending = self.held.ending.clone();
+            tokio::select! {
+                chunk = self.reading.next() => chunk,
+                () = ending.wanted() => Err(SessionError::Died(ending.why())),
             }
         };
         match chunk {

@@ -3,6 +3,7 @@
 //! The first message is the command, as text. Binary messages begin with a byte that says which stream: 0 input (nothing
 //! after it is its end), 1 output, 2 errors. Text messages are orders from the client, and last how it ended.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,9 @@ const FIRST: Duration = Duration::from_secs(30);
 const MAX_MESSAGE: usize = 4 << 20;
 /// How often a client that says nothing is asked whether it is there.
 const PING: Duration = Duration::from_secs(20);
+
+/// Messages of input that wait for the command.
+const BACKLOG: usize = 4;
 
 const INPUT: u8 = 0;
 
@@ -74,11 +78,13 @@ async fn serve(app: Arc<App>, held: Using, mut socket: WebSocket) {
         Ok(running) => {
             let (sink, source) = socket.split();
             let (orders, taken) = mpsc::channel(8);
+            let (chunks, fed) = mpsc::channel(BACKLOG);
             let input = running.input();
             let (mut sink, last) = tokio::select! {
                 told = tell(running, sink, taken) => told,
                 // The client is gone: dropping the command ends its tree.
-                () = hear(source, input, orders) => return,
+                () = hear(source, chunks, orders) => return,
+                never = feed(input, fed) => match never {},
             };
             let Some(last) = last else { return };
             finish(&mut sink, last).await;
@@ -166,20 +172,29 @@ async fn tell(
     }
 }
 
+/// Gives the command its input, beside what the client orders: one that reads nothing can still be ended.
+async fn feed(input: Input, mut chunks: mpsc::Receiver<Bytes>) -> Infallible {
+    while let Some(bytes) = chunks.recv().await {
+        if bytes.is_empty() {
+            input.end().await;
+        } else if input.write(&bytes).await.is_err() {
+            // It reads no more; how it ended is told in a moment.
+            chunks.close();
+        }
+    }
+    std::future::pending().await
+}
+
 /// Hears what the client says, until it is gone or says what cannot be understood.
-async fn hear(mut source: SplitStream<WebSocket>, input: Input, orders: mpsc::Sender<Order>) {
-    let mut open = true;
+async fn hear(mut source: SplitStream<WebSocket>, chunks: mpsc::Sender<Bytes>, orders: mpsc::Sender<Order>) {
     while let Some(Ok(message)) = source.next().await {
         match message {
             Message::Binary(bytes) => {
-                let Some((&INPUT, bytes)) = bytes.split_first() else { return };
-                if bytes.is_empty() {
-                    input.end().await;
-                    open = false;
-                } else if open && input.write(bytes).await.is_err() {
-                    // It reads no more; how it ended is told in a moment.
-                    open = false;
+                if bytes.first() != Some(&INPUT) {
+                    return;
                 }
+                // Nobody takes it where the command reads no more.
+                let _ = chunks.send(bytes.slice(1..)).await;
             }
             Message::Text(text) => {
                 let Ok(order) = parse::<Order>(text.as_bytes()) else { return };

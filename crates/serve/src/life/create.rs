@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -22,7 +24,7 @@ use crate::app::App;
 use crate::workshop::{Made, ServicePart};
 
 /// The longest lease that is given.
-const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
+const LONGEST_LEASE: Duration = Duration::from_hours(24);
 /// How much of a sandbox's passwd file is read.
 const MAX_PASSWD: u64 = 1 << 20;
 
@@ -37,7 +39,7 @@ pub(crate) async fn prepare(app: &Arc<App>, wish: &SandboxWish) -> Answer<Made> 
 /// The same only for the same wish with the same plan: the plan names the image by its digest.
 fn key(wish: &SandboxWish, made: &Made) -> String {
     let text = json!([wish.sort(), made.plan.hash()]).to_string();
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    URL_SAFE_NO_PAD.encode(Sha256::digest(text))
 }
 
 /// What is to be proven of a plan; `None` where it has no wall.

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::server::Owner;
 
 /// How long a session may be without anybody who holds it, at its beginning.
-const UNHELD: Duration = Duration::from_secs(60);
+const UNHELD: Duration = Duration::from_mins(1);
 
 struct Session {
     owner: Owner,

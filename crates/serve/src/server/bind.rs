@@ -19,7 +19,7 @@ pub enum Place {
     /// On a socket that only its owner may open.
     Socket(PathBuf),
     /// On an address; whoever asks needs a token.
-    Tcp(SocketAddr, Tokens),
+    Tcp(SocketAddr, Arc<Tokens>),
 }
 
 /// Why nobody listens.
@@ -100,7 +100,7 @@ pub async fn bind(place: Place) -> Result<Bound, ListenError> {
             let failed = |source| ListenError::Bind { place: address.to_string(), source };
             let listener = TcpListener::bind(address).await.map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
-            Ok(Bound { listener: Listener::Tcp(listener, Arc::new(tokens)), address: Address::Tcp(address) })
+            Ok(Bound { listener: Listener::Tcp(listener, tokens), address: Address::Tcp(address) })
         }
     }
 }

@@ -23,7 +23,7 @@ use super::tokens::Tokens;
 use crate::api::problem::{Answer, Code, Problem};
 
 /// How long the head of a request may take; a connection that asks nothing ends after that too.
-const HEAD: Duration = Duration::from_secs(60);
+const HEAD: Duration = Duration::from_mins(1);
 /// The largest head, and how many fields it may have.
 const MAX_HEAD: usize = 64 << 10;
 const MAX_FIELDS: usize = 64;

@@ -87,7 +87,7 @@ impl Tokens {
             return Err(wrong("it has too many tokens"));
         }
         let fits = |line: &&str| (SHORTEST..=LONGEST).contains(&line.len()) && line.bytes().all(is_letter);
-        if !lines.iter().all(|line| fits(line)) {
+        if !lines.iter().all(fits) {
             return Err(wrong("a token is too short, too long, or has characters that no token has"));
         }
         Self::new(&lines).ok_or_else(|| wrong("there is no randomness to compare with"))
