@@ -300,6 +300,45 @@ fn ten_samples_of_five_services_at_the_same_time() {
 }
 
 #[test]
+fn the_default_services_own_process_begins_anew_for_the_agent_and_not_for_the_scorer() {
+    let _alone = alone();
+    with_shell();
+    let place = tempfile::tempdir().unwrap();
+    let compose =
+        three("command: [sh, -c, 'echo run >>/srv-runs; exec sleep 7654']").replace(STATIC, "ringfence/shell");
+    composed(place.path(), &compose);
+    let task = r#"
+name: phases
+profile: T0.H1.N2
+sandbox: [docker, compose.yaml]
+approval: ci
+tools: [bash, submit]
+model: mock/scripted
+solver: {kind: agent, max_steps: 10}
+scorer:
+  - kind: script
+    script: '! ps | grep -q "[s]leep 7654" && ! ps | grep -q "[s]leep 5321" && test "$(wc -l </srv-runs)" = 2 && wget -T 5 -q -O- http://web:8080/page'
+dataset:
+  - id: one
+    input: Go on.
+    target: done
+    setup: 'while ! test -e /srv-runs; do sleep 0.1; done; (setsid sleep 4321 >/dev/null 2>&1 &)'
+    mock:
+      - {tool_calls: [{name: bash, arguments: {command: 'while test "$(wc -l </srv-runs)" != 2; do sleep 0.1; done; ps | grep -c "[s]leep 7654"; ps | grep -c "[s]leep 4321"; (setsid sleep 5321 >/dev/null 2>&1 &)'}}]}
+      - {tool_calls: [{name: submit, arguments: {answer: done}}]}
+"#;
+    let path = write(place.path(), "task.yaml", task);
+    let (code, result, err) = ended(place.path(), &[&path]);
+    assert_eq!(code, 0, "{err} {result}");
+    let log = dump(place.path(), result["log"].as_str().or(result["logs"][0].as_str()).unwrap());
+    let sample = &log["samples"][0];
+    let said = sample["messages"].to_string();
+    assert!(said.contains("1\\n0"), "its own runs, what setup started is gone: {said}");
+    assert!(sample["scores"].to_string().contains("\"C\""), "{}", sample["scores"]);
+    gone(Duration::from_secs(30));
+}
+
+#[test]
 fn killed_runners_leave_no_service_and_no_volume() {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();
