@@ -249,16 +249,17 @@ dataset:
     write(place, "task.yaml", &task)
 }
 
-/// Tools need a shell where they look for one.
+/// Tools need a shell where they look for one, by the name of bash.
 fn with_shell() {
     let place = tempfile::tempdir().unwrap();
-    std::fs::write(
-        place.path().join("Dockerfile"),
-        format!(
-            "FROM {STATIC}\nRUN [\"/busybox\", \"mkdir\", \"/bin\"]\nRUN [\"/busybox\", \"--install\", \"/bin\"]\n"
-        ),
-    )
-    .unwrap();
+    let shell = place.path().join("bash");
+    std::fs::write(&shell, "#!/bin/sh\n[ \"$1\" = --login ] && shift\nexec /bin/sh \"$@\"\n").unwrap();
+    std::fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let installed = r#"RUN ["/busybox", "mkdir", "/bin"]
+RUN ["/busybox", "--install", "/bin"]
+COPY bash /bin/bash
+"#;
+    std::fs::write(place.path().join("Dockerfile"), format!("FROM {STATIC}\n{installed}")).unwrap();
     docker(&["build", "--network", "none", "--tag", "ringfence/shell", &place.path().display().to_string()]);
 }
 
