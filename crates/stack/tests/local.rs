@@ -33,7 +33,7 @@ impl Kind for Plain {
 
 impl Maker for Plain {
     fn make(&self, _: Variant) -> Pending<'_, (Sandbox, Capture)> {
-        Box::pin(async { Ok((sandbox::start_local().await?, Capture { listeners: Vec::new() })) })
+        Box::pin(async { Ok((sandbox::start_local().await?, Capture::Passed(Vec::new()))) })
     }
 
     fn keeps_files(&self) -> bool {

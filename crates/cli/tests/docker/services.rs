@@ -1,5 +1,6 @@
 //! Samples of several services: who reaches whom, who waits for whom, what fails and how, and that nothing is left.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -242,9 +243,10 @@ dataset:
 ",
     );
     for number in 0..samples {
-        task.push_str(&format!(
-            "  - id: s{number}\n    input: Go on.\n    target: done\n    files: {{'db:/tmp/of-{number}': 'file {number}', /note: 'note {number}'}}\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: '/busybox cat /note; echo; /busybox wget -T 5 -q -O- http://web:8080/page; /busybox nc -w 5 db 5432 </dev/null; /busybox sleep 1'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}\n"
-        ));
+        let _ = writeln!(
+            task,
+            "  - id: s{number}\n    input: Go on.\n    target: done\n    files: {{'db:/tmp/of-{number}': 'file {number}', /note: 'note {number}'}}\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: '/busybox cat /note; echo; /busybox wget -T 5 -q -O- http://web:8080/page; /busybox nc -w 5 db 5432 </dev/null; /busybox sleep 1'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
+        );
     }
     write(place, "task.yaml", &task)
 }
