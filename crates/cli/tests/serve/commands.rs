@@ -51,7 +51,7 @@ fn what_cannot_be_run_is_a_problem() {
     let id = server.sandbox();
     let exec = format!("/v1/sandboxes/{id}/exec");
     let missing = server.post(&exec, &json!({"argv": ["no-such-program"]})).problem(404, "file_not_found");
-    assert!(missing["detail"].as_str().unwrap().contains("cannot run"), "{missing}");
+    assert!(missing["detail"].as_str().unwrap().contains("no-such-program"), "{missing}");
     server.post(&exec, &json!({"argv": ["/etc/passwd"]})).problem(403, "permission_denied");
     let user = server.post(&exec, &json!({"argv": ["id"], "user": "nobody-at-all"})).problem(422, "unsupported_user");
     assert_eq!(user["failure"], "unknown_user");
