@@ -1,5 +1,6 @@
 //! Benchmarks, run by hand: ours and its peers in one interleaved run, as ratios. Machines are noisy; ratios travel.
 
+mod daemons;
 mod evals;
 mod gateways;
 mod models;
@@ -29,6 +30,12 @@ enum Benchmark {
     /// (those present)
     Sandbox {
         /// Fewer rounds: ends within 40 seconds
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Containers of a Docker daemon: a command, creation at N2 and from a pool, against the plain API of the same daemon
+    Docker {
+        /// Fewer rounds
         #[arg(long)]
         quick: bool,
     },
@@ -88,6 +95,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         Benchmark::Sandbox { quick } => {
             let extent = if quick { sandboxes::QUICK } else { sandboxes::FULL };
             Box::new(wait_for(sandboxes::compare(extent))?)
+        }
+        Benchmark::Docker { quick } => {
+            Box::new(wait_for(daemons::compare(if quick { daemons::QUICK } else { daemons::FULL }))?)
         }
         Benchmark::Eval { quick } => Box::new(evals::compare(if quick { evals::QUICK } else { evals::FULL })?),
         Benchmark::Models { quick } => Box::new(models::compare(if quick { models::QUICK } else { models::FULL })?),

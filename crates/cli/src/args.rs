@@ -237,6 +237,15 @@ pub(crate) struct ScoreArguments {
     pub(crate) max_samples: usize,
 }
 
+/// How the gateway gets what programs in a container send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CaptureBy {
+    /// It has the listeners.
+    Passed,
+    /// The guest has them and relays, as where nobody outside can hold them.
+    Relayed,
+}
+
 /// What becomes of scores that a log has.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum ScoreAction {
@@ -258,6 +267,9 @@ pub(crate) struct RunArguments {
     /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Run the command in the default service of a Compose file, with all its services beside it; means docker
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub(crate) compose: Option<PathBuf>,
     /// When docker fetches the image: missing, never or always
     #[arg(long, value_name = "WHEN", default_value = "missing")]
     pub(crate) pull: Pull,
@@ -303,6 +315,9 @@ pub(crate) struct RunArguments {
     /// Whom the gateway asks for names, instead of this host's resolver
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) dns_upstream: Option<SocketAddr>,
+    /// How the gateway gets what programs send: the same rules hold either way
+    #[arg(long, value_name = "HOW", default_value = "passed", hide = true)]
+    pub(crate) capture: CaptureBy,
     /// Why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,
@@ -323,6 +338,9 @@ pub(crate) struct ProveArguments {
     /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Prove it for every service of a Compose file; means docker
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub(crate) compose: Option<PathBuf>,
     /// When docker fetches the image: missing, never or always
     #[arg(long, value_name = "WHEN", default_value = "missing")]
     pub(crate) pull: Pull,

@@ -1,6 +1,6 @@
 //! What can only be said of a file as a whole: names that point somewhere, no circles, one default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use profile::Problem;
 use profile::source::nearest_word;
@@ -95,7 +95,17 @@ fn dependencies(found: &Found, service: &Service, wrong: &mut Wrong) {
 }
 
 fn circles(services: &[Service], wrong: &mut Wrong) {
-    let (_, stuck) = layers(services);
+    let (_, mut stuck) = layers(services);
+    // Whoever waits for a circle without being waited for is not part of it.
+    loop {
+        let before = stuck.len();
+        let waited_for: BTreeSet<&ServiceName> =
+            stuck.iter().flat_map(|service| service.depends_on.iter().map(|needed| &needed.service)).collect();
+        stuck.retain(|service| waited_for.contains(&service.name));
+        if stuck.len() == before {
+            break;
+        }
+    }
     if let Some(first) = stuck.first() {
         let names: Vec<String> = stuck.iter().map(|service| format!("`{}`", service.name)).collect();
         let message = format!("services wait for each other in a circle: {}", names.join(", "));
@@ -118,7 +128,8 @@ fn aliases(services: &[Service], wrong: &mut Wrong) {
         {
             let owner = *owners.entry((network, &alias.value)).or_insert(&service.name);
             if *owner != service.name {
-                let message = format!("`{}` is a name of `{owner}` already, on the network `{network}`", alias.value);
+                let message =
+                    format!("`{}` is a name of the service `{owner}` already, on the network `{network}`", alias.value);
                 wrong.add(service, Problem::at(alias.place.unwrap_or(service.place), message));
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Somebody else may have written the file. What it names ends inside a sandbox, so it may name what is the task's own.
 
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
@@ -51,33 +52,41 @@ pub(crate) fn path_from(
 ) -> Option<Located<HostPath>> {
     let place = written.place.unwrap_or(Place { line: 1, column: 1 });
     let shown: String = written.value.chars().take(120).collect();
-    // What profiles never mount is named as that, wherever it is.
-    if let Err(profile::MountError::Source { why, .. }) = profile::check_mount_source(&written.value)
-        && !why.contains("`..`")
-    {
-        reading.refuse(place, what_for.key(), format_args!("`{shown}`"), format_args!("it {why}"));
-        return None;
-    }
+    let refuse = |why: &dyn Display, hint: Option<&str>| {
+        reading.refuse_with_hint(place, what_for.key(), format_args!("`{shown}`"), format_args!("it {why}"), hint);
+    };
     match HostPath::resolve(&written.value, base, reading.around.levels_up) {
-        Ok(path) => Some(Located { value: path, place: written.place }),
-        Err(Beyond::Malformed) => {
-            reading.problem(place, format!("`{}`: `{shown}` is not a path", what_for.key()));
-            None
+        Ok(path) => {
+            // Whatever the way to it, what profiles never mount is not mounted.
+            if what_for == Use::Bind
+                && let Some(why) = never_mounted(&path.below().to_string_lossy())
+            {
+                refuse(&why, None);
+                return None;
+            }
+            return Some(Located { value: path, place: written.place });
         }
+        Err(Beyond::Malformed) => reading.problem(place, format!("`{}`: `{shown}` is not a path", what_for.key())),
         Err(beyond) => {
             let hint = match what_for {
                 Use::Bind => "put it beside the Compose file, or grant it under `mounts:` in the profile document",
                 _ => "put it beside the Compose file",
             };
-            reading.refuse_with_hint(
-                place,
-                what_for.key(),
-                format_args!("`{shown}`"),
-                format_args!("it {beyond}"),
-                Some(hint),
-            );
-            None
+            match never_mounted(&written.value) {
+                // Of these nothing can be granted.
+                Some(why) if beyond != Beyond::Above => refuse(&why, None),
+                _ => refuse(&beyond, Some(hint)),
+            }
         }
+    }
+    None
+}
+
+/// What makes a path one that profiles never mount.
+fn never_mounted(path: &str) -> Option<&'static str> {
+    match profile::check_mount_source(path) {
+        Err(profile::MountError::Source { why, .. }) => Some(why),
+        _ => None,
     }
 }
 

@@ -26,8 +26,8 @@ pub use read::{MAX_FILE_BYTES, MAX_INCLUDES, MAX_SERVICES, ReadError, read};
 pub use reading::{Ignored, Origin, Surroundings};
 pub use service::{
     ADDABLE_CAPABILITIES, Access, Attachment, Build, Capability, CapabilityError, Condition, Dependency, Dockerfile,
-    Dropped, Health, HealthTest, Image, Limits, Mount, MountSource, Platform, PlatformError, PortRange, Protocol, Pull,
-    Restart, Service, Tmpfs, Ulimit, argv,
+    Dropped, Health, HealthTest, Image, Limits, LimitsInForce, Mount, MountSource, Platform, PlatformError, PortRange,
+    Protocol, Pull, Restart, Service, Tmpfs, Ulimit, argv,
 };
 pub use template::{MAX_EXPANDED_BYTES, TemplateError, expand};
 pub use units::AmountError;

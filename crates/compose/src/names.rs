@@ -159,6 +159,11 @@ impl HostPath {
         if up > levels_up { Err(Beyond::Above) } else { Ok(Self(path)) }
     }
 
+    /// The path without the directories above that it begins with.
+    pub(crate) fn below(&self) -> PathBuf {
+        self.0.components().skip_while(|component| *component == Component::ParentDir).collect()
+    }
+
     /// The path; empty for the directory itself.
     pub fn as_path(&self) -> &Path {
         &self.0

@@ -74,6 +74,11 @@ impl Project {
         }
     }
 
+    /// The network level of a service: the sample's, or the strictest if it reaches nothing outside anyway.
+    pub fn network_level(&self, service: &Service, sample: profile::Network) -> profile::Network {
+        if self.reaches_outside(service) { sample } else { profile::Network::N2 }
+    }
+
     /// The services that `from` reaches: those on a network with it.
     pub fn neighbours<'a>(&'a self, from: &Service) -> Vec<Neighbour<'a>> {
         let Attachment::Networks(own) = &from.attachment else { return Vec::new() };

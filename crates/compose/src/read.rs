@@ -73,6 +73,7 @@ pub fn read(text: &str, origin: &str, around: &Surroundings) -> Result<Project, 
 fn read_file(text: &str, mut reading: Reading, found: &mut Found) {
     read_dotenv(&mut reading);
     let mut includes = Vec::new();
+    reading.lines = text.lines().take(MAX_FILE_BYTES).map(str::to_owned).collect();
     match tree(text) {
         Ok(node) => includes = read_top(&reading, node, found),
         Err(problem) => reading.complain(problem),
@@ -146,6 +147,10 @@ fn read_top(reading: &Reading, node: Node, found: &mut Found) -> Vec<Located<Hos
         top::volumes(reading, node, &mut found.volumes);
     }
     for (key, node) in services.and_then(|node| section::entries(reading, node, "`services`")).unwrap_or_default() {
+        if found.services.len() + found.left_out.len() >= MAX_SERVICES {
+            reading.problem(key.place, format!("there are more than {MAX_SERVICES} services"));
+            break;
+        }
         read_service(reading, key.place, &key.name, node, found);
     }
     include.map(|node| includes(reading, node)).unwrap_or_default()
@@ -153,10 +158,6 @@ fn read_top(reading: &Reading, node: Node, found: &mut Found) -> Vec<Located<Hos
 
 fn read_service(reading: &Reading, place: profile::Place, name: &str, node: Node, found: &mut Found) {
     let Some(name) = section::name::<ServiceName>(reading, place, name, "a service") else { return };
-    if found.services.len() + found.left_out.len() >= MAX_SERVICES {
-        reading.problem(place, format!("there are more than {MAX_SERVICES} services"));
-        return;
-    }
     if found.left_out.contains(&name) || found.services.iter().any(|service| service.name == name) {
         reading.problem(place, format!("a service `{name}` is in another file already"));
         return;

@@ -62,6 +62,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) base: PathBuf,
     /// The file, if it is an included one.
     pub(crate) file: Option<String>,
+    /// The file's lines: how a value was written is sometimes more than what it is.
+    pub(crate) lines: Vec<String>,
     /// The service that is being read.
     pub(crate) service: RefCell<Option<ServiceName>>,
     /// What `.env` says.
@@ -79,6 +81,7 @@ impl<'a> Reading<'a> {
             around,
             base,
             file,
+            lines: Vec::new(),
             service: RefCell::default(),
             dotenv: BTreeMap::new(),
             complaints: Complaints::default(),
@@ -136,6 +139,17 @@ impl<'a> Reading<'a> {
         });
     }
 
+    /// Whether a number stands at `place` in the very digits that it is printed with: `0123` and `1.10` are others when read.
+    pub(crate) fn is_written_as(&self, place: Place, number: &str) -> bool {
+        let line = usize::try_from(place.line).ok().and_then(|line| self.lines.get(line.checked_sub(1)?));
+        let Some(line) = line else { return true };
+        let before = usize::try_from(place.column).unwrap_or(usize::MAX).saturating_sub(1);
+        let written: String =
+            line.chars().skip(before).take_while(|c| !matches!(c, ' ' | '\t' | ',' | '}' | ']')).collect();
+        // An alias or a merge stands for a number that is written elsewhere.
+        written == number || written.starts_with(['*', '<'])
+    }
+
     /// A variable's value; who had it is written down.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         let outer = (self.around.variables)(name);
@@ -155,7 +169,14 @@ impl<'a> Reading<'a> {
                 // A text that could not be expanded is no value: nobody need complain about it twice.
                 self.expand_text(node.place, &text).map_or(Value::Null, Value::Text)
             }
-            Value::List(items) => Value::List(items.into_iter().map(|item| self.expand(item)).collect()),
+            Value::List(items) => {
+                let expanded = items.into_iter().filter_map(|item| {
+                    let was_there = item.value != Value::Null;
+                    let item = self.expand(item);
+                    (!was_there || item.value != Value::Null).then_some(item)
+                });
+                Value::List(expanded.collect())
+            }
             Value::Map(entries) => Value::Map(
                 entries
                     .into_iter()

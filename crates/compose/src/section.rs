@@ -9,6 +9,9 @@ use profile::{Located, Place, Problem};
 use crate::reading::Reading;
 use crate::rules::{Rule, Treatment};
 
+/// The most entries of any list or mapping: comparing them with one another must end.
+const MAX_ENTRIES: usize = 4096;
+
 /// A mapping that is being read.
 pub(crate) struct Section<'r, 'a> {
     pub(crate) reading: &'r Reading<'a>,
@@ -121,8 +124,12 @@ fn is_off(value: &Value) -> bool {
 /// The entries of a mapping.
 pub(crate) fn entries(reading: &Reading, node: Node, what: &str) -> Option<Vec<(Key, Node)>> {
     match node.value {
-        Value::Map(entries) => Some(entries),
+        Value::Map(entries) if entries.len() <= MAX_ENTRIES => Some(entries),
         Value::Null => Some(Vec::new()),
+        Value::Map(_) => {
+            reading.problem(node.place, format!("{what} has more than {MAX_ENTRIES} entries"));
+            None
+        }
         other => {
             reading.problem(node.place, format!("{what} must be a mapping, found {}", other.kind()));
             None
@@ -133,7 +140,11 @@ pub(crate) fn entries(reading: &Reading, node: Node, what: &str) -> Option<Vec<(
 /// The items of a list.
 pub(crate) fn list(reading: &Reading, node: Node, key: &str) -> Vec<Node> {
     match node.value {
-        Value::List(items) => items,
+        Value::List(items) if items.len() <= MAX_ENTRIES => items,
+        Value::List(_) => {
+            reading.problem(node.place, format!("`{key}` has more than {MAX_ENTRIES} entries"));
+            Vec::new()
+        }
         other => {
             reading.problem_with_hint(
                 node.place,

@@ -44,6 +44,11 @@ pub(crate) fn bytes(text: &str) -> Result<u64, AmountError> {
     scaled(number, 1 << (10 * power)).ok_or_else(unknown)
 }
 
+/// A whole number.
+pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, AmountError> {
+    text.parse().map_err(|_| error(text, "a whole number"))
+}
+
 /// Thousandths of a processor: `0.5` is 500. What is finer is cut off, but never to nothing.
 pub(crate) fn cpus(text: &str) -> Result<u64, AmountError> {
     let thousandths = scaled(text, 1000).ok_or_else(|| error(text, "a number of processors, such as 0.5 or 2"))?;

@@ -72,7 +72,7 @@ volumes: {datas: }
 
 #[test]
 fn files_that_are_no_compose_files() {
-    let many: String = (0..65).map(|number| format!("  s{number}: {{image: x}}\n")).collect();
+    let many: Vec<String> = (0..65).map(|number| format!("  s{number}: {{image: x}}")).collect();
     let nested = format!("a: {}", "[".repeat(5000));
     let bomb = {
         let lines: Vec<String> = ('b'..='i')
@@ -92,7 +92,7 @@ fn files_that_are_no_compose_files() {
         "a: [",
         &nested,
         &bomb,
-        &format!("services:\n{many}"),
+        &format!("services:\n{}\n", many.join("\n")),
         &format!("services: {{d: {{image: {}}}}}", "x".repeat(300_000)),
     ];
     let outcomes: Vec<String> = texts
@@ -133,6 +133,25 @@ fn variables_cannot_make_a_file_without_end() {
     let text = service(&format!("command: ['{}']", "$BIG".repeat(50)));
     let found = outcome(&read_among(&text, &[(".env", &large)]));
     assert!(found.contains("longer than"), "{found}");
+}
+
+#[test]
+fn large_files_are_read_or_refused_in_time() {
+    let many = |line: &dyn Fn(usize) -> String| (0..20_000).map(line).collect::<String>();
+    let start = std::time::Instant::now();
+    for text in [
+        format!("services:\n{}", many(&|n| format!(" s{n}: {{}}\n"))),
+        format!("services: {{a: {{image: x, {}}}}}", many(&|n| format!("imag{n}: , "))),
+        format!("services: {{a: {{image: x, networks: [{}]}}}}", many(&|n| format!("net{n},"))),
+        format!("services: {{a: {{image: x, volumes: [{}]}}}}", many(&|n| format!("/v{n},"))),
+        format!("services: {{a: {{image: x, depends_on: [{}]}}}}", many(&|n| format!("a{n},"))),
+        format!("services: {{a: {{image: x, environment: {{{}}}}}}}", many(&|n| format!("a{n}: 1,"))),
+        format!("services: {{a: {{image: x, command: \"{}\"}}}}", many(&|_| "$SET ".into())),
+        format!("services: {{a: {{image: x}}}}\nvolumes: {{{}}}", many(&|n| format!("v{n}: ,"))),
+    ] {
+        let _ = read(&text);
+    }
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
 
 /// Lines that have something to do with Compose, in any order and depth.

@@ -1,6 +1,6 @@
 //! What well-written files come to.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
+#![expect(clippy::panic, reason = "a test may stop at its own set-up")]
 
 mod common;
 
@@ -59,7 +59,7 @@ fn texts_and_numbers_mean_the_same_amounts() {
 fn variables_come_from_everywhere_in_order() {
     let text = service(
         "env_file: [a.env, {path: b.env, format: raw}, {path: none.env, required: false}]\n\
-         environment: {OWN: own, NUMBER: 1.0, YES: yes, BOOL: true, SET: , MISSING: , A: over, DOT: $DOT, EXPANDED: '${SET}-$$'}",
+         environment: {OWN: own, NUMBER: 1.5, YES: yes, BOOL: true, SET: , MISSING: , A: over, TIME: 12:30, DAY: 2024-01-02, FIVE: 5, DOT: $DOT, EXPANDED: '${SET}-$$'}",
     );
     let files = [(".env", "DOT=dot\nSET=inner"), ("a.env", "A=1\nB=1\nC=$SET\n"), ("b.env", "B='2'\n")];
     let found = project(&text, &files);
@@ -69,16 +69,24 @@ fn variables_come_from_everywhere_in_order() {
         ("B", "'2'"),
         ("BOOL", "true"),
         ("C", "value"),
+        ("DAY", "2024-01-02"),
         ("DOT", "dot"),
         ("EXPANDED", "value-$"),
-        ("NUMBER", "1"),
+        ("FIVE", "5"),
+        ("NUMBER", "1.5"),
         ("OWN", "own"),
         ("SET", "value"),
+        ("TIME", "12:30"),
         ("YES", "yes"),
     ];
     assert_eq!(variables.into_iter().collect::<Vec<_>>(), expected);
     let taken: Vec<_> = found.variables.iter().map(|(name, origin)| (name.as_str(), *origin)).collect();
     assert_eq!(taken, [("DOT", Origin::DotEnv), ("MISSING", Origin::Nowhere), ("SET", Origin::Environment)]);
+    let over = found.services[0].environment_over(&words(&["PATH=/bin", "A=image", "broken"]));
+    assert_eq!(
+        (over["PATH"].as_str(), over["A"].as_str(), over.len()),
+        ("/bin", "over", found.services[0].environment.len() + 1)
+    );
     let list = one("environment: [A=b=c, SET, MISSING, 'EMPTY=']");
     assert_eq!(list.variables().into_iter().collect::<Vec<_>>(), [("A", "b=c"), ("EMPTY", ""), ("SET", "value")]);
 }
@@ -177,7 +185,9 @@ fn health_has_three_shapes() {
         one("healthcheck: {interval: 1m30s, timeout: 500ms, retries: 5, start_period: 60s, start_interval: 1s}").health;
     let health = health.unwrap().value;
     assert_eq!((health.interval, health.timeout), (Some(Duration::from_secs(90)), Some(Duration::from_millis(500))));
-    assert_eq!((health.retries, health.start_period), (Some(5), Some(Duration::from_secs(60))));
+    assert_eq!((health.retries, health.start_period), (Some(5), Some(Duration::from_mins(1))));
+    assert_eq!(health.longest_wait(), Duration::from_secs(513));
+    assert_eq!(compose::Health::default().longest_wait(), Duration::from_mins(3));
     assert_eq!((health.test, health.start_interval), (None, Some(Duration::from_secs(1))));
 }
 
@@ -223,6 +233,8 @@ fn networks_decide_who_reaches_whom() {
             "old true []"
         ]
     );
+    let levels = found.services.iter().map(|service| found.network_level(service, profile::Network::N1).to_string());
+    assert_eq!(levels.collect::<Vec<_>>(), ["N1", "N1", "N2", "N1", "N2", "N1"]);
     let networks: Vec<_> = found.networks.iter().map(|(name, network)| (name.as_str(), *network)).collect();
     assert_eq!(networks, [("back", Network::Internal), ("default", Network::Open), ("front", Network::Open)]);
 }
@@ -275,4 +287,24 @@ fn commands_meet_those_of_the_image() {
     assert_eq!(found.argv(&words(&["sh", "-c"]), &words(&["x"])), words(&["serve", "80"]));
     let found = one("entrypoint: [tini, --]");
     assert_eq!(found.argv(&words(&["sh"]), &words(&["x"])), words(&["tini", "--"]));
+}
+
+#[test]
+fn numbers_that_are_not_what_they_look_like_are_mistakes() {
+    for value in ["0123", "0x10", "3.10", "1.0", "1e3", "1_000", "+5"] {
+        let found = outcome(&read(&service(&format!("environment: {{A: {value}}}"))));
+        assert!(found == "read\n" || found.contains("a number is not the text that it looks like"), "{value}: {found}");
+        if found == "read\n" {
+            assert_eq!(one(&format!("environment: {{A: {value}}}")).variables()["A"], value);
+        }
+    }
+    for value in ["5", "-5", "3.25", "'0123'", "12345678901"] {
+        let found = one(&format!("environment:\n  A: {value} # comment"));
+        assert_eq!(found.variables()["A"], value.trim_matches('\''), "{value}");
+    }
+    let merged = project(
+        "x-e: &e {A: 5}\nservices: {a: {image: x, environment: {<<: *e, B: 6}}, b: {image: x, environment: *e}}",
+        &[],
+    );
+    assert_eq!(merged.services[0].variables().into_iter().collect::<Vec<_>>(), [("A", "5"), ("B", "6")]);
 }

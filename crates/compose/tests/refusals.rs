@@ -58,12 +58,16 @@ fn every_way_to_weaken_a_profile_is_refused_by_name() {
         ("volumes: ['/data:/x:ro']", "volumes"),
         ("volumes: ['~/.ssh:/x:ro']", "volumes"),
         ("volumes: ['./.ssh:/x:ro']", "volumes"),
+        ("volumes: ['../.ssh:/x:ro']", "volumes"),
+        ("volumes: ['./a/../.aws/x:/x:ro']", "volumes"),
+        ("volumes: ['/a/../etc:/x:ro']", "volumes"),
         ("volumes: ['../../x:/x:ro']", "volumes"),
         ("volumes: ['./a/../../../x:/x:ro']", "volumes"),
         ("volumes: ['./x:/x']", "volumes"),
         ("volumes: ['./x:/x:ro,shared']", "volumes"),
         ("volumes: ['./x:/proc/x:ro']", "volumes"),
         ("volumes: ['/dev']", "volumes"),
+        ("volumes: ['./x:/.ringfence/guest:ro']", "volumes"),
         ("volumes: [{type: bind, source: ./x, target: /x, read_only: true, bind: {propagation: rshared}}]", "volumes"),
         ("tmpfs: ['/x:suid']", "tmpfs"),
         ("tmpfs: [/sys]", "volumes"),
@@ -175,7 +179,7 @@ services:
     x-note: $1
     depends_on: {b: {condition: service_started, restart: true}}
   b: {image: x}
-  c: {image: x, profiles: [debug]}
+  c: {image: x, profiles: [debug], privileged: true, labels: [a]}
 ";
     insta::assert_snapshot!(outcome(&read(text)));
 }

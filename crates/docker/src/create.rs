@@ -7,7 +7,7 @@ use bollard::query_parameters::{
     AttachContainerOptions, CreateContainerOptions, StartContainerOptions, UploadToContainerOptions,
 };
 use bytes::Bytes;
-use sandbox::{Capture, Sandbox, Session, StartError};
+use sandbox::{Capture, Network, RELAY_TCP, RELAY_UDP, Sandbox, Session, StartError};
 
 use crate::attach::Output;
 use crate::engine::Engine;
@@ -16,7 +16,7 @@ use crate::held::Held;
 use crate::passed::{Awaited, is_in};
 use crate::place::{self, Place};
 use crate::programs::{self, Own, Programs};
-use crate::request::{Request, label};
+use crate::request::{Request, Supply, label};
 
 /// How long the entry process may take for the network: the machine may be busy with many.
 const NETWORK: Duration = Duration::from_secs(30);
@@ -48,19 +48,30 @@ impl Workshop {
     }
 
     /// One more container, with its capture if one is asked for. Whatever fails removes it.
-    pub(crate) async fn create(&self, request: &Request, number: u32) -> Result<(Sandbox, Capture), StartError> {
+    pub(crate) async fn create(
+        &self,
+        request: &Request,
+        number: u32,
+        group: Option<&str>,
+    ) -> Result<(Sandbox, Capture), StartError> {
         let engine = &self.engine;
-        if request.is_captured() && !engine.endpoint().is_local() {
-            return Err(DockerError::RemoteCapture { endpoint: engine.endpoint().to_string() }.into());
-        }
+        // Descriptors do not come from another machine: there its guest listens, and relays.
+        let elsewhere = Request { network: Network::Relayed, ..request.clone() };
+        let is_elsewhere = request.network == Network::Captured && !engine.endpoint().is_local();
+        let request = if is_elsewhere { &elsewhere } else { request };
         for mount in &request.mounts {
+            if !engine.endpoint().is_local() {
+                let (path, endpoint) = (mount.source.clone(), engine.endpoint().to_string());
+                return Err(DockerError::RemoteMount { path, endpoint }.into());
+            }
             sandbox::check_mount(&mount.source)?;
         }
         let _room = engine.room().await;
         let own = self.programs.own(self.place.path(), number).map_err(DockerError::Place)?;
-        let awaited = request.is_captured().then(|| Awaited::bind(&own.path().join("socket"))).transpose();
+        let awaited =
+            (request.network == Network::Captured).then(|| Awaited::bind(&own.path().join("socket"))).transpose();
         let awaited = awaited.map_err(DockerError::Place)?;
-        let held = self.begin(request, number, &own).await?;
+        let held = self.begin(request, (number, group), &own).await?;
         let (output, input, said) = self.attach(&held.1).await?;
         let id = held.1.clone();
         let start =
@@ -71,10 +82,17 @@ impl Workshop {
             None => Ok(Vec::new()),
         };
         let opened = match listeners {
-            Ok(listeners) => match Session::open_over(output, input).await {
-                Ok(session) => Ok((session, listeners)),
-                Err(error) => Err(StartError::Session(error)),
-            },
+            Ok(listeners) => {
+                async {
+                    let session = Session::open_over(output, input).await?;
+                    let capture = match request.network {
+                        Network::Relayed => Capture::Relayed(session.relay(RELAY_TCP, RELAY_UDP).await?),
+                        Network::Loopback | Network::Captured => Capture::Passed(listeners),
+                    };
+                    Ok::<_, StartError>((session, capture))
+                }
+                .await
+            }
             Err(why) => {
                 // Its last words come by its stream.
                 let _ = tokio::time::timeout(LAST_WORDS, Session::open_over(output, input)).await;
@@ -82,9 +100,9 @@ impl Workshop {
             }
         };
         match opened {
-            Ok((session, listeners)) => {
+            Ok((session, capture)) => {
                 drop(own);
-                Ok((Sandbox::new(session, Box::new(held.0)), Capture { listeners }))
+                Ok((Sandbox::new(session, Box::new(held.0)), capture))
             }
             // What the entry process says is nearer to the cause than what we saw of it.
             Err(_) if !said.shown().as_str().is_empty() => Err(DockerError::Entry { said: said.shown() }.into()),
@@ -93,16 +111,21 @@ impl Workshop {
     }
 
     /// Creates the container, with our programs in it.
-    async fn begin(&self, request: &Request, number: u32, own: &Own) -> Result<(Held, String), DockerError> {
+    async fn begin(
+        &self,
+        request: &Request,
+        (number, group): (u32, Option<&str>),
+        own: &Own,
+    ) -> Result<(Held, String), DockerError> {
         let engine = &self.engine;
-        let shown = matches!(self.programs, Programs::Shown(_)) || request.is_captured();
-        let body = request.body(self.labels(number), shown.then(|| own.path()));
+        let copied = matches!(self.programs, Programs::Copied);
+        let body = request.body(self.labels(number), Supply { directory: own.path(), copied, group });
         let options =
             CreateContainerOptions { name: Some(format!("ringfence-{}-{number}", self.run)), ..Default::default() };
         let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };
         let id = engine.order("create container", create).await?.id;
         let held = Held::new(engine.clone(), id.clone());
-        if matches!(self.programs, Programs::Copied) {
+        if copied {
             let archive = Bytes::from(programs::archive().map_err(DockerError::Place)?);
             let options = UploadToContainerOptions { path: "/".into(), ..Default::default() };
             let to = id.clone();

@@ -64,11 +64,11 @@ pub enum DockerError {
     /// The captured network did not come out of the container.
     #[error("the captured network of the container could not be taken over: {0}")]
     Capture(String),
-    /// A captured network was asked for where none can be had.
-    #[error(
-        "the Docker daemon at {endpoint} is on another machine: its containers' listeners cannot be passed to the gateway here"
-    )]
-    RemoteCapture {
+    /// A host path was to be shown by a daemon that has other paths.
+    #[error("the Docker daemon at {endpoint} is on another machine: `{path}` of this one cannot be mounted there")]
+    RemoteMount {
+        /// The path.
+        path: String,
         /// Whom.
         endpoint: String,
     },
@@ -131,7 +131,7 @@ impl DockerError {
         match self {
             Self::Endpoint(error) => Some(error.hint()),
             Self::Hangs { .. } => Some("look at the daemon's log, and restart it"),
-            Self::RemoteCapture { .. } => Some("use a daemon on this machine, or sandbox: container"),
+            Self::RemoteMount { .. } => Some("use a daemon on this machine, or sandbox: container"),
             Self::NoImage { .. } => Some("name another image, pull it, or use --pull missing"),
             _ => None,
         }

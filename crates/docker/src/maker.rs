@@ -12,6 +12,7 @@ use crate::error::DockerError;
 use crate::place::Place;
 use crate::programs::Programs;
 use crate::request::Request;
+use crate::volumes::remove_volume;
 
 /// Containers of one kind, by one daemon.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub struct Docker {
     pub patience: Patience,
     /// What each container is.
     pub request: Request,
+    /// Whether our programs are copied into each container although the daemon is on this machine.
+    pub copies_programs: bool,
 }
 
 impl Kind for Docker {
@@ -29,7 +32,8 @@ impl Kind for Docker {
         Box::pin(async move {
             let engine = Engine::connect(self.endpoint.clone(), self.patience).await?;
             let place = Place::open(run).map_err(DockerError::Place)?;
-            let programs = Programs::provide(place.path(), &self.endpoint).map_err(DockerError::Place)?;
+            let programs = Programs::provide(place.path(), self.endpoint.is_local() && !self.copies_programs)
+                .map_err(DockerError::Place)?;
             let workshop = Workshop { engine, run: run.to_owned(), place, programs };
             let made: Arc<dyn Maker> =
                 Arc::new(Made { workshop, request: self.request.clone(), next: AtomicU32::new(1) });
@@ -64,11 +68,20 @@ impl Maker for Made {
                 request.limits = request.limits.map(|limits| Limits { memory, pids, ..limits });
             }
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            self.workshop.create(&request, number).await
+            self.workshop.create(&request, number, variant.group.as_deref()).await
         })
     }
 
     fn keeps_files(&self) -> bool {
         false
+    }
+
+    fn end_group<'a>(&'a self, group: &'a str) -> Pending<'a, ()> {
+        Box::pin(async move {
+            for name in self.request.volumes.iter().filter_map(|volume| volume.name_in(Some(group))) {
+                remove_volume(&self.workshop.engine, &name).await?;
+            }
+            Ok(())
+        })
     }
 }

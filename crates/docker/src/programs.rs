@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use sandbox::{GUEST, ZYGOTE};
 
-use crate::endpoint::Endpoint;
-use crate::request::INSIDE;
+use crate::request::COPIES;
 
 const ENTER: &str = "enter";
 const NAMES: [(&str, &[u8]); 2] = [(ENTER, ZYGOTE), ("guest", GUEST)];
@@ -29,8 +28,8 @@ pub(crate) struct Own(PathBuf);
 
 impl Programs {
     /// Puts them where a daemon can find them.
-    pub(crate) fn provide(place: &Path, endpoint: &Endpoint) -> io::Result<Self> {
-        if !endpoint.is_local() || statvfs(place)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+    pub(crate) fn provide(place: &Path, shown: bool) -> io::Result<Self> {
+        if !shown || statvfs(place)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
             return Ok(Self::Copied);
         }
         let directory = place.join("programs");
@@ -72,7 +71,7 @@ impl Drop for Own {
 /// Both programs as an archive, to be unpacked at the root of a container.
 pub(crate) fn archive() -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
-    let directory = INSIDE.trim_start_matches('/');
+    let directory = COPIES.trim_start_matches('/');
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Directory);
     header.set_mode(0o755);

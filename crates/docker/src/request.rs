@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
-    MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, MountVolumeOptions, ResourcesUlimits,
 };
 use sandbox::{Limits, Network, enter};
 
@@ -26,14 +26,22 @@ pub const KEPT: [&str; 10] = [
 /// Rights of the entry process alone: it makes rules and routes with it.
 const OF_THE_ENTRY: &str = "NET_ADMIN";
 
-/// Where our programs, and the socket for the listeners, are shown inside.
-pub(crate) const INSIDE: &str = "/.ringfence";
-/// The entry process' program.
-pub(crate) const ENTRY: &str = "/.ringfence/enter";
-/// The guest's.
-pub(crate) const GUEST: &str = "/.ringfence/guest";
-/// Where the entry process sends the listeners.
-pub(crate) const SOCKET: &str = "/.ringfence/socket";
+/// Where a directory of this machine is shown inside: with the socket for the listeners, and with our programs, unless
+/// those are copied.
+const INSIDE: &str = "/.ringfence";
+/// Where our programs are copied to.
+pub(crate) const COPIES: &str = "/.ringfence-programs";
+
+/// How what the entry process needs comes into a container.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Supply<'a> {
+    /// The container's own directory on this machine.
+    pub(crate) directory: &'a Path,
+    /// Whether our programs are copied in, and not shown from there.
+    pub(crate) copied: bool,
+    /// The group after which its volumes are named; without one each is its own.
+    pub(crate) group: Option<&'a str>,
+}
 
 /// What says something of the host, and nothing that a program needs.
 const MASKED: [&str; 18] = [
@@ -79,7 +87,7 @@ pub struct Request {
     pub limits: Option<Limits>,
     /// Host paths that are shown inside.
     pub mounts: Vec<sandbox::Mount>,
-    /// Its network: captured, or loopback alone.
+    /// Its network: captured, or loopback alone. Where the daemon is on another machine, a captured one is relayed.
     pub network: Network,
     /// The Engine's name of a runtime; `None` for its default.
     pub runtime: Option<String>,
@@ -93,6 +101,27 @@ pub struct Request {
     pub hostname: String,
     /// Names and addresses of its `/etc/hosts`, as `NAME:ADDRESS`.
     pub hosts: Vec<String>,
+    /// Volumes that live as long as the group of the container.
+    pub volumes: Vec<Volume>,
+    /// Limits per process, soft and hard; -1 means without end. `core` and `nofile` are ours.
+    pub ulimits: BTreeMap<String, (i64, i64)>,
+    /// Bytes of memory that it keeps when memory gets scarce.
+    pub memory_kept: Option<u64>,
+}
+
+/// A volume of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The name by which containers of one group share it; `None`: it is the container's own.
+    pub name: Option<String>,
+    /// Where it is inside.
+    pub target: String,
+    /// Whether it may be written to.
+    pub writable: bool,
+    /// Only this part of it.
+    pub subpath: Option<String>,
+    /// Whether it begins with what the image has there.
+    pub filled: bool,
 }
 
 impl Request {
@@ -109,25 +138,34 @@ impl Request {
             shared_memory: None,
             hostname: "sandbox".into(),
             hosts: Vec::new(),
+            volumes: Vec::new(),
+            ulimits: BTreeMap::new(),
+            memory_kept: None,
         }
     }
 
     pub(crate) fn is_captured(&self) -> bool {
-        self.network == Network::Captured
+        self.network != Network::Loopback
     }
 
-    /// What the Engine is told. `programs` is the host's directory with our programs, unless they are copied in.
-    pub(crate) fn body(&self, labels: HashMap<String, String>, programs: Option<&Path>) -> ContainerCreateBody {
+    /// What the Engine is told.
+    pub(crate) fn body(&self, labels: HashMap<String, String>, supply: Supply<'_>) -> ContainerCreateBody {
+        let volumes = self.volumes.iter().map(|volume| volume.mount(&labels, supply.group)).collect();
+        let programs = if supply.copied { COPIES } else { INSIDE };
         let orders = enter::Orders {
-            capture: self.is_captured().then(|| SOCKET.into()),
+            capture: match self.network {
+                Network::Loopback => enter::Capturing::Nothing,
+                Network::Captured => enter::Capturing::Passed(format!("{INSIDE}/socket").into()),
+                Network::Relayed => enter::Capturing::Relayed,
+            },
             allow_setuid: false,
             writes_outside: self.mounts.iter().any(|mount| mount.writable),
-            guest: GUEST.into(),
+            guest: format!("{programs}/guest").into(),
         };
         let arguments = orders.arguments().into_iter().map(|word| word.to_string_lossy().into_owned());
         ContainerCreateBody {
             image: Some(self.image.clone()),
-            entrypoint: Some(vec![ENTRY.into()]),
+            entrypoint: Some(vec![format!("{programs}/enter")]),
             cmd: Some(arguments.collect()),
             // Commands have the image's own user, directory and environment by the guest.
             user: Some("0:0".into()),
@@ -143,26 +181,33 @@ impl Request {
             // A check of the image's would be a command of the workload's that nobody asked for.
             healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..HealthConfig::default() }),
             labels: Some(labels),
-            host_config: Some(self.host_config(programs)),
+            host_config: Some(self.host_config(supply, volumes)),
             ..ContainerCreateBody::default()
         }
     }
 
-    fn host_config(&self, programs: Option<&Path>) -> HostConfig {
+    fn host_config(&self, supply: Supply<'_>, volumes: Vec<Mount>) -> HostConfig {
         let texts = |all: &[&str]| Some(all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
         let (memory, pids, cpu) = match self.limits {
             Some(limits) => (Some(signed(limits.memory)), Some(signed(limits.pids)), Some(signed(limits.cpu_millis))),
             None => (None, None, None),
         };
-        let own = programs.map(|directory| bind(&directory.to_string_lossy(), INSIDE, false));
+        let shown = self.network == Network::Captured || !supply.copied;
+        let own = shown.then(|| bind(&supply.directory.to_string_lossy(), INSIDE, false));
         let granted = self.mounts.iter().map(|mount| bind(&mount.source, &mount.target, mount.writable));
         let ulimit = |name: &str, amount: i64| ResourcesUlimits {
             name: Some(name.into()),
             soft: Some(amount),
             hard: Some(amount),
         };
-        let settings = self.is_captured().then(|| enter::settings().map(|(name, value)| (name, value.to_owned())));
+        let asked = self.ulimits.iter().filter(|(name, _)| !matches!(name.as_str(), "core" | "nofile"));
+        let asked = asked.map(|(name, (soft, hard))| ResourcesUlimits {
+            name: Some(name.clone()),
+            soft: Some(*soft),
+            hard: Some(*hard),
+        });
+        let settings = self.is_captured().then(settings);
         HostConfig {
             network_mode: Some("none".into()),
             // Nothing of the control stream is written to a disk.
@@ -180,8 +225,9 @@ impl Request {
             memory_swap: memory,
             nano_cpus: cpu.map(|millis| millis.saturating_mul(1_000_000)),
             pids_limit: pids,
-            ulimits: Some(vec![ulimit("core", 0), ulimit("nofile", 4096)]),
-            mounts: Some(own.into_iter().chain(granted).collect()),
+            memory_reservation: self.memory_kept.map(signed),
+            ulimits: Some([ulimit("core", 0), ulimit("nofile", 4096)].into_iter().chain(asked).collect()),
+            mounts: Some(own.into_iter().chain(granted).chain(volumes).collect()),
             tmpfs: Some(self.tmpfs.clone().into_iter().collect()),
             shm_size: self.shared_memory.map(signed),
             readonly_rootfs: Some(self.read_only),
@@ -189,13 +235,46 @@ impl Request {
             dns: Some(vec![enter::NAME_SERVER.to_string()]),
             dns_search: Some(vec![".".into()]),
             extra_hosts: Some(self.hosts.clone()),
-            sysctls: settings.map(Iterator::collect),
+            sysctls: settings,
             masked_paths: texts(&MASKED),
             readonly_paths: texts(&READ_ONLY),
             runtime: self.runtime.clone(),
             ..HostConfig::default()
         }
     }
+}
+
+impl Volume {
+    /// What the Engine calls it; `None` where it is the container's own.
+    pub(crate) fn name_in(&self, group: Option<&str>) -> Option<String> {
+        Some(format!("ringfence-{}-{}", group?, self.name.as_ref()?))
+    }
+
+    /// The Engine makes it with the first container that names it, and labels it then.
+    fn mount(&self, labels: &HashMap<String, String>, group: Option<&str>) -> Mount {
+        Mount {
+            typ: Some(MountType::VOLUME),
+            source: self.name_in(group),
+            target: Some(self.target.clone()),
+            read_only: Some(!self.writable),
+            volume_options: Some(MountVolumeOptions {
+                no_copy: Some(!self.filled),
+                labels: Some(labels.clone()),
+                subpath: self.subpath.clone(),
+                ..MountVolumeOptions::default()
+            }),
+            ..Mount::default()
+        }
+    }
+}
+
+/// Settings of the container's own network that cannot be written inside. The Engine switches IPv6 off where it gives no
+/// network; attempts by it should be seen, as those by IPv4 are.
+fn settings() -> HashMap<String, String> {
+    const IPV6: [&str; 3] = ["all", "default", "lo"];
+    let has_ipv6 = Path::new("/proc/sys/net/ipv6").is_dir();
+    let of_ipv6 = IPV6.iter().filter(|_| has_ipv6).map(|name| (format!("net.ipv6.conf.{name}.disable_ipv6"), "0"));
+    enter::settings().chain(of_ipv6).map(|(name, value)| (name, value.to_owned())).collect()
 }
 
 /// What is mounted below the source is not shown: a read-only mount would not hold for it.
@@ -220,7 +299,22 @@ mod tests {
 
     fn body(request: &Request) -> serde_json::Value {
         let labels = HashMap::from([(label::RUN.to_owned(), "r".to_owned())]);
-        serde_json::to_value(request.body(labels, Some(Path::new("/p")))).unwrap()
+        serde_json::to_value(
+            request.body(labels, Supply { directory: Path::new("/p"), copied: false, group: Some("g") }),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn programs_that_are_copied_are_not_covered_by_the_socket() {
+        for (network, mounts) in [(Network::Captured, 1), (Network::Relayed, 0), (Network::Loopback, 0)] {
+            let request = Request { network, ..Request::of("x") };
+            let supply = Supply { directory: Path::new("/p"), copied: true, group: None };
+            let told = serde_json::to_value(request.body(HashMap::new(), supply)).unwrap();
+            assert_eq!(told["Entrypoint"], serde_json::json!(["/.ringfence-programs/enter"]));
+            assert_eq!(told["HostConfig"]["Mounts"].as_array().unwrap().len(), mounts);
+            assert!(told["Cmd"].to_string().contains("guest=/.ringfence-programs/guest"), "{told}");
+        }
     }
 
     #[test]
@@ -250,7 +344,7 @@ mod tests {
         assert_eq!(told["StdinOnce"], true);
         assert_eq!(told["Healthcheck"]["Test"], serde_json::json!(["NONE"]));
         let cmd = serde_json::json!(["enter", "capture=/.ringfence/socket", "guest=/.ringfence/guest"]);
-        assert_eq!((&told["Entrypoint"], &told["Cmd"]), (&serde_json::json!([ENTRY]), &cmd));
+        assert_eq!((&told["Entrypoint"], &told["Cmd"]), (&serde_json::json!(["/.ringfence/enter"]), &cmd));
         for name in ["PidMode", "UTSMode", "UsernsMode", "Devices", "VolumesFrom", "Binds", "PortBindings"] {
             assert!(host.get(name).is_none_or(serde_json::Value::is_null), "{name}");
         }
@@ -269,6 +363,23 @@ mod tests {
             let refuses = told["Cmd"].as_array().unwrap().contains(&"writes-outside".into());
             assert_eq!(refuses, writable, "no setuid bits on the host's files");
         }
+    }
+
+    #[test]
+    fn volumes_are_named_after_their_group_and_labelled_as_ours() {
+        let volume = |name: Option<&str>| Volume {
+            name: name.map(str::to_owned),
+            target: "/v".into(),
+            writable: true,
+            subpath: None,
+            filled: true,
+        };
+        let told = body(&Request { volumes: vec![volume(Some("data")), volume(None)], ..Request::of("x") });
+        let mounts = told["HostConfig"]["Mounts"].as_array().unwrap();
+        assert_eq!(mounts[1]["Type"], "volume");
+        assert_eq!(mounts[1]["Source"], "ringfence-g-data");
+        assert_eq!(mounts[1]["VolumeOptions"]["Labels"][label::RUN], "r");
+        assert!(mounts[2]["Source"].is_null(), "the container's own ends with it");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Bytes between a connection inside a sandbox, which its guest holds, and one end of a pair of sockets, whose other end
 //! the gateway holds.
 //!
-//! An end of what one side sends is passed on as such. A pair has no reset of its own: whoever closes his end without
-//! having said that nothing more comes has broken it off.
+//! An end of what one side sends is passed on as such. A pair has no reset of its own: whoever breaks off says so by another
+//! way, and closes his end when the other one has. One who is gone has closed without having said that nothing more comes.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,10 @@ use sandbox::Connection;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::net::UnixStream;
 
-/// How much is moved at once.
-const BUFFER: usize = 32 << 10;
+/// How much is moved at once, from the gateway and from the guest. Of the first, room is made when there is something;
+/// whoever waits for a guest has his all the time.
+const INWARD: usize = 32 << 10;
+const OUTWARD: usize = 16 << 10;
 /// How often somebody who waits looks whether the gateway is still there.
 const LOOK: Duration = Duration::from_millis(500);
 /// What a connection may still take when the gateway has left: after its both ends, and before.
@@ -54,11 +56,11 @@ pub(crate) async fn bridge(connection: Connection, socket: &UnixStream) -> Bridg
     Bridged::Done
 }
 
-/// Waits until the gateway has closed its end, so that it never takes a line that broke for one that ended.
+/// Waits until the other end is closed, so that nobody there takes what broke for what ended.
 pub(crate) async fn wait_for_farewell(socket: &UnixStream) {
     let gone = async {
         while !is_closed(socket) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
     let _ = tokio::time::timeout(GRACE, gone).await;
@@ -66,28 +68,24 @@ pub(crate) async fn wait_for_farewell(socket: &UnixStream) {
 
 /// From the gateway to the guest.
 async fn inward(socket: &UnixStream, mut to_guest: WriteHalf<Connection>, told: &AtomicBool) -> Bridged {
-    let mut buffer = vec![0; BUFFER];
     loop {
-        match read(socket, &mut buffer).await {
-            Ok(0) if is_closed(socket) && !told.load(Ordering::Relaxed) => return Bridged::Left,
-            Ok(0) => {
+        let Ok(part) = read(socket).await else { return Bridged::Left };
+        match part.len() {
+            0 if is_closed(socket) && !told.load(Ordering::Relaxed) => return Bridged::Left,
+            0 => {
                 // One that is over says so to whoever reads from it.
                 let _ = to_guest.shutdown().await;
                 return Bridged::Done;
             }
-            Ok(count) => {
-                if to_guest.write_all(&buffer[..count]).await.is_err() || to_guest.flush().await.is_err() {
-                    return Bridged::Done;
-                }
-            }
-            Err(_) => return Bridged::Left,
+            _ if to_guest.write_all(&part).await.is_err() || to_guest.flush().await.is_err() => return Bridged::Done,
+            _ => {}
         }
     }
 }
 
 /// From the guest to the gateway.
 async fn outward(socket: &UnixStream, mut from_guest: ReadHalf<Connection>, told: &AtomicBool) -> Bridged {
-    let mut buffer = vec![0; BUFFER];
+    let mut buffer = vec![0; OUTWARD];
     loop {
         match from_guest.read(&mut buffer).await {
             Ok(0) => {
@@ -114,12 +112,18 @@ async fn watch(socket: &UnixStream, told: &AtomicBool) {
     tokio::time::sleep(if told.load(Ordering::Relaxed) { LINGER } else { GRACE }).await;
 }
 
-async fn read(socket: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
+/// What has come; nothing at the end.
+async fn read(socket: &UnixStream) -> io::Result<Vec<u8>> {
     loop {
         socket.readable().await?;
-        match socket.try_read(buffer) {
+        let mut part = vec![0; INWARD];
+        match socket.try_read(&mut part) {
+            Ok(count) => {
+                part.truncate(count);
+                return Ok(part);
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            result => return result,
+            Err(error) => return Err(error),
         }
     }
 }

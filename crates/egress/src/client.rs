@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::{Lost, Settings};
-use crate::link::{Asking, FromGateway, Inbox, Rules, ToGateway, send};
+use crate::link::{Asking, Comes, FromGateway, Inbox, Rules, ToGateway, send};
 use crate::neighbours::Neighbour;
 use crate::process::PROCESS;
-use crate::reaching;
 use crate::record::{Counters, Record};
 use crate::served::{Asked, Decider};
 use crate::switchboard::Neighbours;
+use crate::{reaching, relaying};
 
 /// Why a sandbox has no network.
 #[derive(Debug, Error)]
@@ -64,6 +64,8 @@ struct Waiting {
     attached: HashMap<u32, oneshot::Sender<Result<(), String>>>,
     replaced: HashMap<u32, oneshot::Sender<()>>,
     detached: HashMap<u32, oneshot::Sender<Counters>>,
+    /// Relayed questions.
+    answers: HashMap<u64, oneshot::Sender<Vec<u8>>>,
 }
 
 /// Lines to services at the same time, of all sandboxes together.
@@ -76,6 +78,11 @@ pub(crate) struct Shared {
     /// Who connects to whose neighbours.
     neighbours: Mutex<HashMap<u32, Arc<dyn Neighbours>>>,
     pub(crate) lines: Semaphore,
+    /// Relayed connections and questions have numbers of one row.
+    relayed: AtomicU64,
+    connections: Mutex<HashMap<u64, CancellationToken>>,
+    /// The order to end for those who relay a sandbox's network.
+    relays: Mutex<HashMap<u32, CancellationToken>>,
     /// The order to end for every task that serves a sandbox.
     pub(crate) ended: CancellationToken,
 }
@@ -85,6 +92,7 @@ pub struct GatewayProcess {
     shared: Arc<Shared>,
     next: AtomicU32,
     child: Child,
+    notices: mpsc::UnboundedSender<Notice>,
     reading: tokio::task::JoinHandle<()>,
 }
 
@@ -139,14 +147,17 @@ impl GatewayProcess {
             waiting: Mutex::default(),
             neighbours: Mutex::default(),
             lines: Semaphore::new(MAX_LINES),
+            relayed: AtomicU64::new(1),
+            connections: Mutex::default(),
+            relays: Mutex::default(),
             ended: CancellationToken::new(),
         });
         let (notices, received) = mpsc::unbounded_channel();
         let asking = if decider.is_some() { Asking::Wanted } else { Asking::Unwanted };
         let (ready, started) = oneshot::channel();
         shared.waiting().ready = Some(ready);
-        let reading = tokio::spawn(read(Arc::clone(&shared), notices, decider));
-        let process = Self { shared, next: AtomicU32::new(1), child, reading };
+        let reading = tokio::spawn(read(Arc::clone(&shared), notices.clone(), decider));
+        let process = Self { shared, next: AtomicU32::new(1), child, notices, reading };
         process.shared.say(&ToGateway::Configure(settings, asking), &[]).await?;
         in_time(started).await?.map_err(GatewayError::Refused)?;
         Ok((process, received))
@@ -187,10 +198,21 @@ impl GatewayProcess {
     ) -> Result<Attachment, GatewayError> {
         let (sender, answer) = oneshot::channel();
         self.shared.waiting().attached.insert(id, sender);
-        let message = ToGateway::Attach { id, name: name.to_owned(), rules: Rules::from(egress), neighbours };
-        let descriptors: Vec<_> = capture.listeners.iter().map(|listener| listener.as_fd()).collect();
+        let (name, rules) = (name.to_owned(), Rules::from(egress));
+        let (listeners, comes) = match &capture {
+            Capture::Passed(listeners) => (listeners.as_slice(), Comes::ByListeners),
+            Capture::Relayed(_) => (&[][..], Comes::ByRunner),
+        };
+        let message = ToGateway::Attach { id, comes, name, rules, neighbours };
+        let descriptors: Vec<_> = listeners.iter().map(|listener| listener.as_fd()).collect();
         self.shared.say(&message, &descriptors).await?;
         in_time(answer).await?.map_err(GatewayError::Refused)?;
+        if let Capture::Relayed(relay) = capture {
+            let ended = self.shared.ended.child_token();
+            self.shared.relays().insert(id, ended.clone());
+            let notices = self.notices.clone();
+            tokio::spawn(relaying::relay(Arc::clone(&self.shared), id, relay, ended, notices));
+        }
         Ok(Attachment(id))
     }
 
@@ -207,6 +229,10 @@ impl GatewayProcess {
     pub async fn detach(&self, attachment: Attachment) -> Result<Counters, GatewayError> {
         let (sender, answer) = oneshot::channel();
         self.shared.neighbours().remove(&attachment.0);
+        let relay = self.shared.relays().remove(&attachment.0);
+        if let Some(relay) = relay {
+            relay.cancel();
+        }
         self.shared.waiting().detached.insert(attachment.0, sender);
         self.shared.say(&ToGateway::Detach { id: attachment.0 }, &[]).await?;
         in_time(answer).await
@@ -244,6 +270,32 @@ impl Shared {
 
     pub(crate) fn neighbours(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<dyn Neighbours>>> {
         self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn relays(&self) -> std::sync::MutexGuard<'_, HashMap<u32, CancellationToken>> {
+        self.relays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn connections(&self) -> std::sync::MutexGuard<'_, HashMap<u64, CancellationToken>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for a relayed connection that ends by this order.
+    pub(crate) fn number_connection(&self, ended: CancellationToken) -> u64 {
+        let number = self.relayed.fetch_add(1, Ordering::Relaxed);
+        self.connections().insert(number, ended);
+        number
+    }
+
+    /// Who hears the answer to a relayed question of this number.
+    pub(crate) fn expect_answer(&self, answer: oneshot::Sender<Vec<u8>>) -> u64 {
+        let number = self.relayed.fetch_add(1, Ordering::Relaxed);
+        self.waiting().answers.insert(number, answer);
+        number
+    }
+
+    pub(crate) fn expect_no_answer(&self, number: u64) {
+        self.waiting().answers.remove(&number);
     }
 
     pub(crate) async fn say(&self, message: &ToGateway, descriptors: &[BorrowedFd<'_>]) -> Result<(), GatewayError> {
@@ -284,6 +336,12 @@ async fn read(shared: Arc<Shared>, notices: mpsc::UnboundedSender<Notice>, decid
                     let _ = shared.say(&ToGateway::Decided { ask, allowed }, &[]).await;
                 });
             }
+            FromGateway::Cut { number } => {
+                if let Some(ended) = shared.connections().remove(&number) {
+                    ended.cancel();
+                }
+            }
+            FromGateway::Answer { number, answer: bytes } => answer(shared.waiting().answers.remove(&number), bytes),
             FromGateway::Reach { ask, id, service, port } => {
                 tokio::spawn(reaching::reach(Arc::clone(&shared), ask, id, service, port));
             }

@@ -45,8 +45,8 @@ pub(crate) enum Fate {
     Resolver,
 }
 
-/// Serves one connection to its end, and notes it.
-pub(crate) async fn serve(served: Arc<Served>, stream: Socket) {
+/// Serves one connection to its end, and notes it. `to` is what the program asked for, before rules brought it here.
+pub(crate) async fn serve(served: Arc<Served>, stream: Socket, to: Option<SocketAddr>) {
     let mut story = Story {
         protocol: Protocol::Tcp,
         name: None,
@@ -60,7 +60,7 @@ pub(crate) async fn serve(served: Arc<Served>, stream: Socket) {
     };
     let ended = served.ended.clone();
     let fate = tokio::select! {
-        fate = tell(&served, stream, &mut story) => fate,
+        fate = tell(&served, stream, to, &mut story) => fate,
         () = ended.cancelled() => if story.was_connected() {
             Fate::Done
         } else {
@@ -127,9 +127,9 @@ impl Story {
     }
 }
 
-async fn tell(served: &Served, stream: Socket, story: &mut Story) -> Fate {
+async fn tell(served: &Served, stream: Socket, to: Option<SocketAddr>, story: &mut Story) -> Fate {
     stream.do_not_delay();
-    let asked = stream.original().map(|asked| SocketAddr::new(asked.ip().to_canonical(), asked.port()));
+    let asked = to.map(|asked| SocketAddr::new(asked.ip().to_canonical(), asked.port()));
     // Straight to the listener, past the rules: there is no destination to it, or one that is the listener's own side.
     let Some(asked) = asked.filter(|asked| !asked.ip().is_loopback()) else {
         story.asked = stream.accepted_at();

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use profile::Egress;
-use sandbox::Capture;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
@@ -31,6 +30,15 @@ pub struct Settings {
     pub upstream: Option<SocketAddr>,
     /// What each sandbox may use.
     pub limits: Limits,
+}
+
+/// Where a sandbox's connections come in.
+#[derive(Debug)]
+pub enum Inlet {
+    /// At listeners of its own: TCP, UDP, and the same for IPv6 where there is any.
+    Listeners(Vec<OwnedFd>),
+    /// Whoever started the gateway hands them in, one by one.
+    Runner,
 }
 
 /// A sandbox that lost its network: whatever it does next would not be seen.
@@ -98,7 +106,7 @@ impl Gateway {
         name: &str,
         egress: Egress,
         neighbours: Vec<Neighbour>,
-        capture: Capture,
+        inlet: Inlet,
     ) -> io::Result<()> {
         let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
         let neighbours = Neighbourhood::new(neighbours).map_err(invalid)?;
@@ -106,8 +114,11 @@ impl Gateway {
         let served = Served::new((id, name), egress, neighbours, self.limits.clone(), journal, &self.commons);
         let served = Arc::new(served);
         let tasks = TaskTracker::new();
-        let mut listeners = capture.listeners.into_iter();
-        let mut any = false;
+        let (listeners, mut any) = match inlet {
+            Inlet::Listeners(listeners) => (listeners, false),
+            Inlet::Runner => (Vec::new(), true),
+        };
+        let mut listeners = listeners.into_iter();
         while let (Some(tcp), Some(udp)) = (listeners.next(), listeners.next()) {
             let (tcp, udp) = (tcp_listener(tcp)?, udp_socket(udp)?);
             any = true;
@@ -132,6 +143,28 @@ impl Gateway {
         });
         self.table().insert(id, Attached { served, tasks });
         Ok(())
+    }
+
+    /// Serves a connection that was handed in; `to` is what it is said to ask for. Nothing else is believed of it: an
+    /// address that was given to no name is refused like any other. `on_reset` is called when it is broken off; whoever
+    /// holds the other end of the pair then closes it.
+    pub fn incoming(
+        &self,
+        id: u32,
+        to: Option<SocketAddr>,
+        socket: OwnedFd,
+        on_reset: impl FnOnce() + Send + Sync + 'static,
+    ) {
+        let Ok(socket) = Socket::handed(socket, Some(Box::new(on_reset))) else { return };
+        let attached = self.table().get(&id).map(|attached| (Arc::clone(&attached.served), attached.tasks.clone()));
+        let Some((served, tasks)) = attached else { return socket.reset() };
+        admit(served, socket, to, &tasks);
+    }
+
+    /// The answer to a question that was handed in; `None` if it gets none.
+    pub async fn question(&self, id: u32, question: &[u8]) -> Option<Vec<u8>> {
+        let served = self.table().get(&id).map(|attached| Arc::clone(&attached.served))?;
+        names::serve_question(&served, question).await
     }
 
     /// Puts other rules in force; open connections that they forbid are cut. False if there is no such sandbox.
@@ -179,23 +212,27 @@ async fn accept(served: Arc<Served>, listener: TcpListener, tasks: TaskTracker) 
             }
             Err(error) => return error,
         };
-        let places = (
-            Arc::clone(&served.connections).try_acquire_owned(),
-            Arc::clone(&served.all_connections).try_acquire_owned(),
-        );
-        let (Ok(own), Ok(shared)) = places else {
-            let mut record = served.journal.record(Protocol::Tcp, Outcome::Refused);
-            record.reason = Some(Reason::ConnectionLimit);
-            served.journal.note(record);
-            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
-            continue;
-        };
-        let served = Arc::clone(&served);
-        tasks.spawn(async move {
-            connection::serve(served, Socket::Tcp(stream)).await;
-            drop((own, shared));
-        });
+        let stream = Socket::Tcp(stream);
+        let to = stream.original();
+        admit(Arc::clone(&served), stream, to, &tasks);
     }
+}
+
+/// Serves a connection if there is a place for it.
+fn admit(served: Arc<Served>, stream: Socket, to: Option<SocketAddr>, tasks: &TaskTracker) {
+    let places =
+        (Arc::clone(&served.connections).try_acquire_owned(), Arc::clone(&served.all_connections).try_acquire_owned());
+    let (Ok(own), Ok(shared)) = places else {
+        let mut record = served.journal.record(Protocol::Tcp, Outcome::Refused);
+        record.reason = Some(Reason::ConnectionLimit);
+        served.journal.note(record);
+        stream.reset();
+        return;
+    };
+    tasks.spawn(async move {
+        connection::serve(served, stream, to).await;
+        drop((own, shared));
+    });
 }
 
 /// Errors of one connection, or of a machine that is short of something. Anything else means that nobody listens.

@@ -27,6 +27,7 @@ mod reaching;
 mod reason;
 mod record;
 mod relay;
+mod relaying;
 mod requests;
 mod served;
 mod services;
@@ -39,7 +40,7 @@ mod testing;
 mod verdict;
 
 pub use client::{Attachment, GatewayError, GatewayProcess, Notice};
-pub use gateway::{Gateway, Lost, Settings};
+pub use gateway::{Gateway, Inlet, Lost, Settings};
 pub use head::{Body, Head, MAX_HEAD, read_head};
 pub use hello::{Hello, MAX_HELLO, check_hello, read_hello};
 pub use neighbours::Neighbour;

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use ipnet::IpNet;
@@ -29,9 +30,10 @@ const MAX_DESCRIPTORS: usize = 4;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToGateway {
     Configure(Settings, Asking),
-    /// The listeners come with it.
+    /// Passed listeners come with it.
     Attach {
         id: u32,
+        comes: Comes,
         name: String,
         rules: Rules,
         neighbours: Vec<Neighbour>,
@@ -56,6 +58,25 @@ pub(crate) enum ToGateway {
     Cut {
         ask: u32,
     },
+    /// A relayed connection, one end of a pair of sockets beside it, and what its guest says that it asked for.
+    Incoming {
+        id: u32,
+        number: u64,
+        to: Option<SocketAddr>,
+    },
+    /// A relayed question.
+    Question {
+        id: u32,
+        number: u64,
+        question: Vec<u8>,
+    },
+}
+
+/// How a sandbox's connections come to the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Comes {
+    ByListeners,
+    ByRunner,
 }
 
 /// Whether the runner wants to be asked about names that no rule lists.
@@ -97,6 +118,15 @@ pub(crate) enum FromGateway {
         id: u32,
         service: String,
         port: u16,
+    },
+    /// A relayed connection was broken off, and the program should see that.
+    Cut {
+        number: u64,
+    },
+    /// The answer to a relayed question; empty for none.
+    Answer {
+        number: u64,
+        answer: Vec<u8>,
     },
 }
 

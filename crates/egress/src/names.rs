@@ -9,7 +9,7 @@ use mutation::{Mutation, mutated};
 use profile::Egress;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UdpSocket;
-use tokio::sync::Semaphore;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::question::{Kind, MAX_QUERY, Question, for_udp, read_question};
 use crate::reason::Reason;
@@ -19,8 +19,6 @@ use crate::services;
 use crate::socket::Socket;
 use crate::verdict::{Attempt, Verdict, decide, denies_labels};
 
-/// Queries of one sandbox that wait for somebody at the same time.
-const WAITING: usize = 64;
 /// Queries on one TCP connection, and how long it may say nothing.
 const MAX_ON_CONNECTION: usize = 1000;
 const SILENCE: Duration = Duration::from_secs(10);
@@ -32,7 +30,6 @@ pub(crate) async fn serve_udp(served: Arc<Served>, socket: UdpSocket) -> io::Err
         return crate::stray::forward(&socket).await;
     }
     let socket = Arc::new(socket);
-    let waiting = Arc::new(Semaphore::new(WAITING));
     let mut buffer = vec![0; MAX_QUERY + 1];
     loop {
         let (count, from) = match socket.recv_from(&mut buffer).await {
@@ -41,20 +38,38 @@ pub(crate) async fn serve_udp(served: Arc<Served>, socket: UdpSocket) -> io::Err
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(error) => return error,
         };
-        let Some(question) = accept(&served, &buffer[..count]) else { continue };
-        let Ok(place) = Arc::clone(&waiting).try_acquire_owned() else {
-            note(&served, Some(&question), Err(Reason::QueryRate));
-            continue;
-        };
+        let Some((question, place)) = admit(&served, &buffer[..count]) else { continue };
         let (served, socket) = (Arc::clone(&served), Arc::clone(&socket));
         tokio::spawn(async move {
-            let ended = served.ended.clone();
-            tokio::select! {
-                bytes = answer(&served, &question) => { let _ = socket.send_to(&for_udp(bytes), from).await; }
-                () = ended.cancelled() => {}
+            if let Some(bytes) = in_life(&served, &question).await {
+                let _ = socket.send_to(&bytes, from).await;
             }
             drop(place);
         });
+    }
+}
+
+/// The answer to one query that came as a datagram, if it gets one.
+pub(crate) async fn serve_question(served: &Served, bytes: &[u8]) -> Option<Vec<u8>> {
+    let (question, _place) = admit(served, bytes)?;
+    in_life(served, &question).await
+}
+
+/// A query that is one, comes in time, and has a place.
+fn admit(served: &Served, bytes: &[u8]) -> Option<(Question, OwnedSemaphorePermit)> {
+    let question = accept(served, bytes)?;
+    let Ok(place) = Arc::clone(&served.questions).try_acquire_owned() else {
+        note(served, Some(&question), Err(Reason::QueryRate));
+        return None;
+    };
+    Some((question, place))
+}
+
+/// The answer as a datagram, unless the sandbox ends first.
+async fn in_life(served: &Served, question: &Question) -> Option<Vec<u8>> {
+    tokio::select! {
+        bytes = answer(served, question) => Some(for_udp(bytes)),
+        () = served.ended.cancelled() => None,
     }
 }
 

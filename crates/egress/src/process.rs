@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use profile::Egress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{Gid, Uid};
-use sandbox::Capture;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::gateway::{Gateway, Lost};
+use crate::gateway::{Gateway, Inlet, Lost};
 use crate::lines::Lines;
-use crate::link::{Asking, FromGateway, Inbox, ToGateway, send};
+use crate::link::{Asking, Comes, FromGateway, Inbox, ToGateway, send};
 use crate::record::Record;
 use crate::served::{Asked, Decider};
 use crate::services::Reach;
@@ -112,10 +111,13 @@ async fn work(stream: OwnedFd) -> std::io::Result<()> {
 fn handle(gateway: &Arc<Gateway>, runner: &Runner, out: &Outgoing, message: ToGateway, descriptors: Vec<OwnedFd>) {
     match message {
         ToGateway::Configure(..) | ToGateway::Reached { .. } | ToGateway::Cut { .. } => {}
-        ToGateway::Attach { id, name, rules, neighbours } => {
+        ToGateway::Attach { id, comes, name, rules, neighbours } => {
             let attached = Egress::try_from(rules).and_then(|egress| {
-                let capture = Capture { listeners: descriptors };
-                gateway.attach(id, &name, egress, neighbours, capture).map_err(|error| error.to_string())
+                let inlet = match comes {
+                    Comes::ByListeners => Inlet::Listeners(descriptors),
+                    Comes::ByRunner => Inlet::Runner,
+                };
+                gateway.attach(id, &name, egress, neighbours, inlet).map_err(|error| error.to_string())
             });
             let _ = out.send(FromGateway::Attached { id, error: attached.err() });
         }
@@ -129,6 +131,19 @@ fn handle(gateway: &Arc<Gateway>, runner: &Runner, out: &Outgoing, message: ToGa
             tokio::spawn(async move {
                 let counters = gateway.detach(id).await.unwrap_or_default();
                 let _ = out.send(FromGateway::Detached { id, counters });
+            });
+        }
+        ToGateway::Incoming { id, number, to } => {
+            if let Some(socket) = descriptors.into_iter().next() {
+                let out = out.clone();
+                gateway.incoming(id, to, socket, move || drop(out.send(FromGateway::Cut { number })));
+            }
+        }
+        ToGateway::Question { id, number, question } => {
+            let (gateway, out) = (Arc::clone(gateway), out.clone());
+            tokio::spawn(async move {
+                let answer = gateway.question(id, &question).await.unwrap_or_default();
+                let _ = out.send(FromGateway::Answer { number, answer });
             });
         }
         ToGateway::Decided { ask, allowed } => runner.decided(ask, allowed),

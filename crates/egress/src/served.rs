@@ -82,6 +82,8 @@ const MAX_PENDING: usize = 16;
 /// Connections to neighbours at the same time, and how many of them may be on their way.
 const MAX_LINES: usize = 512;
 const MAX_ASKING: usize = 32;
+/// Queries of one sandbox that wait for somebody at the same time.
+const MAX_QUESTIONS: usize = 64;
 /// How many decisions are remembered.
 const MAX_DECIDED: usize = 10_000;
 /// How many answers are remembered for the record.
@@ -95,6 +97,7 @@ pub(crate) struct Served {
     pub(crate) reach: Option<Arc<dyn Reach>>,
     pub(crate) lines: Semaphore,
     pub(crate) asking: Semaphore,
+    pub(crate) questions: Arc<Semaphore>,
     pub(crate) limits: Limits,
     pub(crate) journal: Journal,
     pub(crate) outside: Arc<Outside>,
@@ -153,6 +156,7 @@ impl Served {
             reach: commons.reach.clone(),
             lines: Semaphore::new(MAX_LINES),
             asking: Semaphore::new(MAX_ASKING),
+            questions: Arc::new(Semaphore::new(MAX_QUESTIONS)),
             journal,
             outside: Arc::clone(&commons.outside),
             buffers: Arc::clone(&commons.buffers),

@@ -63,7 +63,7 @@ pub(crate) async fn pass(
         reach.reach(served.id, service, port).await
     };
     let line = tokio::time::timeout(served.limits.connect, opening).await.unwrap_or(Err(Reason::HostTimeout))?;
-    let other = Socket::handed(line.socket).map_err(|_| Reason::HostUnreachable)?;
+    let other = Socket::handed(line.socket, None).map_err(|_| Reason::HostUnreachable)?;
     story.reached_service = true;
     let crowded = served.is_crowded();
     if crowded {

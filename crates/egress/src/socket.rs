@@ -11,48 +11,52 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::bridge::wait_for_farewell;
+
+/// Called when we break a stream off: its other end cannot tell that from an end of what we send.
+pub(crate) type OnReset = Box<dyn FnOnce() + Send + Sync>;
+
 /// A stream of bytes in both directions.
-#[derive(Debug)]
 pub(crate) enum Socket {
     /// To a program or to the world.
     Tcp(TcpStream),
     /// To the runner, who speaks with a guest at the other end.
-    Handed(UnixStream),
+    Handed(UnixStream, Option<OnReset>),
 }
 
 impl Socket {
     /// One that came as a descriptor.
-    pub(crate) fn handed(descriptor: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn handed(descriptor: OwnedFd, on_reset: Option<OnReset>) -> io::Result<Self> {
         let stream = std::os::unix::net::UnixStream::from(descriptor);
         stream.set_nonblocking(true)?;
-        Ok(Self::Handed(UnixStream::from_std(stream)?))
+        Ok(Self::Handed(UnixStream::from_std(stream)?, on_reset))
     }
 
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.readable().await,
-            Self::Handed(stream) => stream.readable().await,
+            Self::Handed(stream, _) => stream.readable().await,
         }
     }
 
     pub(crate) async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.writable().await,
-            Self::Handed(stream) => stream.writable().await,
+            Self::Handed(stream, _) => stream.writable().await,
         }
     }
 
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_read(buffer),
-            Self::Handed(stream) => stream.try_read(buffer),
+            Self::Handed(stream, _) => stream.try_read(buffer),
         }
     }
 
     pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
-            Self::Handed(stream) => stream.try_write(bytes),
+            Self::Handed(stream, _) => stream.try_write(bytes),
         }
     }
 
@@ -69,13 +73,20 @@ impl Socket {
         let _ = SockRef::from(self).shutdown(Shutdown::Write);
     }
 
-    /// Ends it so that the other side sees a broken connection, at once. Of a pair, closing without having said that
-    /// nothing more comes means just that: see [`crate::bridge`].
+    /// Ends it so that the other side sees a broken connection, at once.
     pub(crate) fn reset(self) {
-        if let Self::Tcp(stream) = &self {
-            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        match self {
+            Self::Tcp(stream) => {
+                let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            }
+            Self::Handed(stream, on_reset) => {
+                if let Some(on_reset) = on_reset {
+                    on_reset();
+                    // Whoever is told closes his end; before that, closing ours would look like an end.
+                    tokio::spawn(async move { wait_for_farewell(&stream).await });
+                }
+            }
         }
-        drop(self);
     }
 
     /// The address that the program asked for, before rules brought it to the listener.
@@ -93,7 +104,7 @@ impl Socket {
     pub(crate) fn accepted_at(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr().ok(),
-            Self::Handed(_) => None,
+            Self::Handed(..) => None,
         }
     }
 }
@@ -102,7 +113,7 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
-            Self::Handed(stream) => stream.as_fd(),
+            Self::Handed(stream, _) => stream.as_fd(),
         }
     }
 }
@@ -111,7 +122,7 @@ impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Handed(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Handed(stream, _) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
@@ -120,21 +131,21 @@ impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Handed(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Handed(stream, _) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            Self::Handed(stream) => Pin::new(stream).poll_flush(context),
+            Self::Handed(stream, _) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Handed(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Handed(stream, _) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -37,6 +37,14 @@ fn listed(rules: &[&str]) -> Egress {
     Egress::Listed { rules: NetworkRules { allow, ..NetworkRules::default() } }
 }
 
+/// How everything is captured: by listeners that are passed, or relayed by the guest.
+fn network() -> Network {
+    match std::env::var("RINGFENCE_CAPTURE").as_deref() {
+        Ok("relayed") => Network::Relayed,
+        _ => Network::Captured,
+    }
+}
+
 struct World {
     engine: Containers,
     gateway: GatewayProcess,
@@ -61,7 +69,7 @@ impl World {
             disk: 64 << 20,
             mounts: Vec::new(),
             allow_setuid: false,
-            network: Network::Captured,
+            network: network(),
         };
         let (sandbox, capture) = self.engine.create_captured(request).await.unwrap();
         (sandbox, self.gateway.attach(name, egress, capture).await.unwrap())
@@ -275,6 +283,30 @@ fn bytes_and_bandwidth_are_bounded() {
     });
 }
 
+/// Destroys the listeners of the only sandbox's guest, from its network namespace.
+fn destroy_listener(engine: &Containers) {
+    let children = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        text.split_whitespace().map(|pid| pid.parse::<u32>().unwrap()).collect::<Vec<_>>()
+    };
+    for guest in engine.helpers().into_iter().flat_map(children) {
+        let mut ss = std::process::Command::new("nsenter");
+        ss.args([
+            "--target",
+            &guest.to_string(),
+            "--net",
+            "ss",
+            "--kill",
+            "--listening",
+            "--tcp",
+            "sport",
+            "=",
+            ":61953",
+        ]);
+        assert!(ss.output().unwrap().status.success());
+    }
+}
+
 #[test]
 fn a_listener_that_dies_is_reported() {
     in_testnet("a_listener_that_dies_is_reported", || async {
@@ -287,14 +319,20 @@ fn a_listener_that_dies_is_reported() {
             disk: 64 << 20,
             mounts: Vec::new(),
             allow_setuid: false,
-            network: Network::Captured,
+            network: network(),
         };
         let (sandbox, capture) = world.engine.create_captured(request).await.unwrap();
-        // Whoever holds another copy of a listener can shut it down.
-        let copy = capture.listeners[0].try_clone().unwrap();
+        // Whoever holds another copy of a listener can shut it down; whoever may, can destroy the guest's.
+        let copy = match &capture {
+            sandbox::Capture::Passed(listeners) => Some(listeners[0].try_clone().unwrap()),
+            sandbox::Capture::Relayed(_) => None,
+        };
         let attachment = world.gateway.attach("a", &listed(&["www.example.org"]), capture).await.unwrap();
         assert_eq!(output(&sandbox, FETCH).await, CANARY);
-        rustix::net::shutdown(&copy, rustix::net::Shutdown::Both).unwrap();
+        match copy {
+            Some(copy) => rustix::net::shutdown(&copy, rustix::net::Shutdown::Both).unwrap(),
+            None => destroy_listener(&world.engine),
+        }
         let lost = tokio::time::timeout(Duration::from_secs(10), async {
             loop {
                 if let Notice::Lost(lost) = world.notices.recv().await.unwrap() {
@@ -303,6 +341,7 @@ fn a_listener_that_dies_is_reported() {
             }
         });
         assert_eq!(lost.await.unwrap().id, attachment.id());
+        assert_eq!(sandbox.session().is_alive(), network() == Network::Captured, "a guest without network ends");
         sandbox.stop().await.unwrap();
     });
 }

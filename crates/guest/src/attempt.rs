@@ -22,6 +22,8 @@ pub(crate) fn run(attempt: &Attempt) -> ! {
     // As an exec would: descriptors that no program inherits are closed, and the process is like any other.
     close_what_exec_closes();
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
+    // Its keeper cannot: until this moment, what /proc shows of a copy of the guest belongs to nobody here.
+    let _ = fs::write("/proc/self/oom_score_adj", crate::spawn::OOM_SCORE);
     match attempt {
         Attempt::SendFile { path, limit } => exit_now(files::outcome(files::send(path, *limit))),
         Attempt::TakeFile { path, permissions } => exit_now(files::outcome(files::take(path, *permissions))),

@@ -1,12 +1,13 @@
 //! Connections that the host speaks through: opened from inside, so that the sandbox's own rules decide.
 //!
-//! A link asks for the name's addresses, tries them in turn, and then carries bytes both ways, without ever waiting: the
-//! server's loop calls when something can be done.
+//! One comes from a host that dials, or from a program that was brought to our listener. A link that dials asks for the
+//! name's addresses and tries them in turn; then it carries bytes both ways, without ever waiting: the server's loop calls
+//! when something can be done.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, read, write};
@@ -40,6 +41,8 @@ pub(crate) struct Link {
     /// As it was asked for, to be told; bounded by `names`.
     host: String,
     port: u16,
+    /// How many bytes may be under way in each direction.
+    window: u32,
     deadline: Instant,
     state: State,
 }
@@ -71,6 +74,9 @@ struct Connecting {
 
 struct Open {
     socket: OwnedFd,
+    /// Whether something came from the host since the last look: then writing is tried at once.
+    fresh: bool,
+    window: u32,
     credit: u32,
     received: u64,
     waiting: VecDeque<u8>,
@@ -88,7 +94,7 @@ enum Half {
 }
 
 impl Link {
-    pub(crate) fn new(id: u32, host: &str, port: u16, timeout_ms: u64) -> Result<Self, Broken> {
+    pub(crate) fn new(id: u32, host: &str, port: u16, timeout_ms: u64, window: u32) -> Result<Self, Broken> {
         let now = Instant::now();
         let deadline = now + Duration::from_millis(timeout_ms).min(LONGEST);
         let addresses = match host.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -103,7 +109,19 @@ impl Link {
             Some(addresses) => State::Connecting(Connecting::to(addresses, port)),
             None => State::Asking(Asking::about(host, Kind::V4, now)?),
         };
-        Ok(Self { id, host: host.to_owned(), port, deadline, state })
+        Ok(Self { id, host: host.to_owned(), port, window: window.min(WINDOW), deadline, state })
+    }
+
+    /// One that a program has opened.
+    pub(crate) fn accepted(id: u32, socket: OwnedFd, window: u32) -> Self {
+        let window = window.min(WINDOW);
+        let state = State::Open(Open::new(socket, window));
+        Self { id, host: String::new(), port: 0, window, deadline: Instant::now(), state }
+    }
+
+    /// Whether the host dialled it.
+    pub(crate) fn is_dialled(&self) -> bool {
+        self.port != 0
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -132,7 +150,7 @@ impl Link {
 
     pub(crate) fn grant(&mut self, bytes: u32) {
         if let State::Open(open) = &mut self.state {
-            open.credit = open.credit.saturating_add(bytes).min(WINDOW);
+            open.credit = open.credit.saturating_add(bytes).min(open.window);
         }
     }
 
@@ -142,6 +160,7 @@ impl Link {
             && open.input != Half::Ending
         {
             open.waiting.extend(bytes);
+            open.fresh = true;
         }
     }
 
@@ -150,6 +169,7 @@ impl Link {
             && open.input == Half::Open
         {
             open.input = Half::Ending;
+            open.fresh = true;
         }
     }
 
@@ -170,8 +190,9 @@ impl Link {
         }
     }
 
-    /// Does whatever can be done without waiting; true when both directions have ended.
-    pub(crate) fn serve(&mut self, outbox: &mut Outbox) -> Result<bool, Broken> {
+    /// Does whatever can be done without waiting; true when both directions have ended. `ready` is what the kernel has
+    /// something to say about: of many connections most are silent.
+    pub(crate) fn serve(&mut self, ready: &BTreeSet<RawFd>, outbox: &mut Outbox) -> Result<bool, Broken> {
         if let State::Asking(asking) = &mut self.state
             && let Some(addresses) = asking.go_on(&self.host)?
         {
@@ -181,17 +202,13 @@ impl Link {
             && let Some(socket) = connecting.go_on(&self.host)?
         {
             outbox.in_order(&Guest::Connected { id: self.id });
-            self.state = State::Open(Open {
-                socket,
-                credit: WINDOW,
-                received: 0,
-                waiting: VecDeque::new(),
-                input: Half::Open,
-                output: Half::Open,
-            });
+            self.state = State::Open(Open::new(socket, self.window));
         }
         match &mut self.state {
-            State::Open(open) => open.carry(self.id, outbox),
+            State::Open(open) => {
+                let woken = ready.contains(&open.socket.as_raw_fd());
+                if woken || std::mem::take(&mut open.fresh) { open.carry(self.id, outbox) } else { Ok(false) }
+            }
             State::Asking(_) | State::Connecting(_) if self.deadline <= Instant::now() => {
                 Err(broken(DialFailure::TimedOut, format!("{}: no connection in time", self.host)))
             }
@@ -322,6 +339,11 @@ fn no_connection(errno: Errno, host: &str) -> Broken {
 }
 
 impl Open {
+    fn new(socket: OwnedFd, window: u32) -> Self {
+        let (input, output) = (Half::Open, Half::Open);
+        Self { socket, fresh: true, window, credit: window, received: 0, waiting: VecDeque::new(), input, output }
+    }
+
     fn carry(&mut self, id: u32, outbox: &mut Outbox) -> Result<bool, Broken> {
         self.send(id, outbox);
         while self.output == Half::Open && self.credit > 0 && !outbox.is_full() {

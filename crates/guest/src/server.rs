@@ -1,7 +1,7 @@
 //! The loop: one poll over the host's stream and everything that commands and transfers wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::files::{self, Reading, Writing};
 use crate::links::{Broken, Link};
 use crate::outbox::Outbox;
+use crate::relay::Relay;
 use crate::spawn::{self, Spare};
 use crate::{pause, tree, within};
 
@@ -48,6 +49,11 @@ pub(crate) struct Server {
     readings: BTreeMap<u32, Reading>,
     writings: BTreeMap<u32, Writing>,
     links: BTreeMap<u32, Link>,
+    relay: Option<Relay>,
+    /// What the last poll had something to say about.
+    ready: BTreeSet<RawFd>,
+    /// Whether a command was ever begun: then it is too late to be the network.
+    ran: bool,
     orphans: bool,
     /// Every keeper that was not reaped yet.
     keepers: BTreeSet<i32>,
@@ -69,6 +75,9 @@ impl Server {
             readings: BTreeMap::new(),
             writings: BTreeMap::new(),
             links: BTreeMap::new(),
+            relay: None,
+            ready: BTreeSet::new(),
+            ran: false,
             orphans: false,
             keepers: BTreeSet::new(),
             spare: None,
@@ -91,7 +100,7 @@ impl Server {
             if self.receive()? {
                 return Ok(());
             }
-            self.serve();
+            self.serve()?;
         }
     }
 
@@ -134,6 +143,9 @@ impl Server {
         for link in self.links.values() {
             link.waits(full, &mut readable, &mut writable);
         }
+        if let Some(relay) = self.relay.as_ref().filter(|_| !full) {
+            relay.waits(self.links.len(), &mut readable);
+        }
         let mut set: Vec<PollFd<'_>> =
             readable.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)).collect();
         set.extend(writable.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::OUT)));
@@ -145,10 +157,17 @@ impl Server {
         match poll(&mut set, timeout.as_ref()) {
             Ok(0) => {
                 drop(set);
+                self.ready.clear();
                 self.make_spare();
                 Ok(())
             }
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(_) | Err(Errno::INTR) => {
+                let woken = set.iter().filter(|fd| !fd.revents().is_empty());
+                let ready = woken.map(|fd| fd.as_fd().as_raw_fd()).collect();
+                drop(set);
+                self.ready = ready;
+                Ok(())
+            }
             Err(_) => Err(Stop::Kernel),
         }
     }
@@ -170,6 +189,7 @@ impl Server {
         let now = Instant::now();
         let deadlines = self.commands.values().filter_map(Command::deadline);
         let deadlines = deadlines.chain(self.links.values().filter_map(Link::deadline));
+        let deadlines = deadlines.chain(self.relay.as_ref().and_then(Relay::deadline));
         let deadlines = deadlines.map(|deadline| deadline.saturating_duration_since(now));
         deadlines.chain(self.is_killing().then_some(LOOK_AGAIN)).chain(self.wants_spare.then_some(IDLE)).min()
     }
@@ -227,17 +247,7 @@ impl Server {
                     command.resize(size);
                 }
             }
-            Host::Kill { id } => {
-                if let Some(command) = self.commands.get_mut(&id) {
-                    command.kill(Outcome::Killed);
-                }
-                self.readings.remove(&id);
-                self.writings.remove(&id);
-                if let Some(link) = self.links.remove(&id) {
-                    link.break_off();
-                    self.outbox.in_order(&Guest::Done { id, bytes: link.received() });
-                }
-            }
+            Host::Kill { id } => self.kill(id),
             Host::Credit { id, stream, bytes } => {
                 if let Some(command) = self.commands.get_mut(&id) {
                     command.grant(stream, bytes);
@@ -277,24 +287,74 @@ impl Server {
                 self.answer(id, |server| within::look(id, &within, look, &mut server.outbox));
             }
             Host::Save { id } => self.answer(id, |_| Err(Failure::invalid("only who holds the sandbox can do that"))),
-            Host::Dial { id, host, port, timeout_ms } => {
-                if let Err(Broken { why, message }) = self.dial(id, &host, port, timeout_ms) {
+            Host::Dial { id, host, port, timeout_ms, window } => {
+                let link = Link::new(id, &host, port, timeout_ms, window);
+                if let Err(Broken { why, message }) = link.and_then(|link| self.dial(id, link)) {
                     self.outbox.in_order(&Guest::DialFailed { id, why, message });
+                }
+            }
+            Host::Relay { id, tcp, udp } => self.answer(id, |server| server.relay(id, tcp, udp)),
+            Host::Accept { id, window } => {
+                self.answer(id, |server| server.relayed(id).and_then(|relay| relay.accept(id, window)));
+            }
+            Host::Query { id } => self.answer(id, |server| server.relayed(id).and_then(|relay| relay.query(id))),
+            Host::Answer { id, answer } => {
+                if let Some(relay) = &mut self.relay {
+                    relay.answer(id, &answer);
                 }
             }
         }
         Ok(())
     }
 
-    fn dial(&mut self, id: u32, host: &str, port: u16, timeout_ms: u64) -> Result<(), Broken> {
+    fn kill(&mut self, id: u32) {
+        if let Some(command) = self.commands.get_mut(&id) {
+            command.kill(Outcome::Killed);
+        }
+        self.readings.remove(&id);
+        self.writings.remove(&id);
+        if let Some(link) = self.links.remove(&id) {
+            link.break_off();
+            self.outbox.in_order(&Guest::Done { id, bytes: link.received() });
+        }
+        if let Some(relay) = &mut self.relay {
+            relay.forget(id);
+            if relay.id() == id {
+                self.relay = None;
+                self.outbox.in_order(&Guest::Done { id, bytes: 0 });
+            }
+        }
+    }
+
+    /// Becomes the sandbox's network, unless something may have been before us.
+    fn relay(&mut self, id: u32, tcp: u16, udp: u16) -> Result<(), Failure> {
+        if self.is_known(id) || self.relay.is_some() {
+            return Err(Failure::invalid("this id is in use, or there is a network already"));
+        }
+        if self.ran {
+            return Err(Failure::invalid("a command has run: it may hold what the network needs"));
+        }
+        self.relay = Some(Relay::open(id, tcp, udp)?);
+        self.outbox.in_order(&Guest::Connected { id });
+        Ok(())
+    }
+
+    fn relayed(&mut self, id: u32) -> Result<&mut Relay, Failure> {
+        if self.is_known(id) {
+            return Err(Failure::invalid("this id is in use"));
+        }
+        self.relay.as_mut().ok_or_else(|| Failure::invalid("there is no network to relay"))
+    }
+
+    fn dial(&mut self, id: u32, link: Link) -> Result<(), Broken> {
         let refused = |why, message: &str| Err(Broken { why, message: message.to_owned() });
         if self.is_known(id) {
             return refused(DialFailure::Invalid, "this id is in use");
         }
-        if self.links.len() >= MAX_LINKS {
+        if self.links.values().filter(|link| link.is_dialled()).count() >= MAX_LINKS {
             return refused(DialFailure::Exhausted, "there are too many connections");
         }
-        self.links.insert(id, Link::new(id, host, port, timeout_ms)?);
+        self.links.insert(id, link);
         Ok(())
     }
 
@@ -310,6 +370,7 @@ impl Server {
             || self.readings.contains_key(&id)
             || self.writings.contains_key(&id)
             || self.links.contains_key(&id)
+            || self.relay.as_ref().is_some_and(|relay| relay.is_known(id))
     }
 
     fn exec(&mut self, id: u32, exec: &Exec) -> Result<(), Failure> {
@@ -317,6 +378,7 @@ impl Server {
             return Err(Failure::invalid("this id is in use"));
         }
         self.wants_spare = true;
+        self.ran = true;
         let started = spawn::start(exec, &mut self.spare)?;
         self.keepers.insert(started.keeper.as_raw_nonzero().get());
         self.commands.insert(id, Command::new(id, started, exec.timeout_ms, exec.max_output));
@@ -328,6 +390,7 @@ impl Server {
             return Err(Failure::invalid("this id is in use"));
         }
         self.wants_spare = true;
+        self.ran = true;
         let started = spawn::start_attempt(attempt, user, &mut self.spare)?;
         self.keepers.insert(started.keeper.as_raw_nonzero().get());
         self.commands.insert(id, Command::new(id, started, Some(timeout_ms), None));
@@ -376,9 +439,9 @@ impl Server {
         result
     }
 
-    fn serve(&mut self) {
+    fn serve(&mut self) -> Result<(), Stop> {
         self.reap();
-        let Self { outbox, commands, readings, links, orphans, buffer, .. } = self;
+        let Self { outbox, commands, readings, links, relay, ready, orphans, buffer, .. } = self;
         commands.retain(|&id, command| {
             if let Err(Failure { kind, message }) = command.serve(outbox, !*orphans, buffer) {
                 outbox.in_order(&Guest::Failed { id, kind, message });
@@ -387,7 +450,7 @@ impl Server {
             !command.is_finished()
         });
         links.retain(|&id, link| {
-            let last = match link.serve(outbox) {
+            let last = match link.serve(ready, outbox) {
                 Ok(false) => return true,
                 Ok(true) => Guest::Done { id, bytes: link.received() },
                 Err(Broken { why, message }) => Guest::DialFailed { id, why, message },
@@ -407,6 +470,10 @@ impl Server {
                 }
             }
         });
+        match relay {
+            Some(relay) if !outbox.is_full() => relay.serve(links, outbox),
+            _ => Ok(()),
+        }
     }
 
     /// Reaps keepers that ended, and ends orphans of keepers that were killed.

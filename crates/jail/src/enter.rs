@@ -40,11 +40,23 @@ pub fn settings() -> impl Iterator<Item = (String, &'static str)> {
 /// Where descriptors are out of the way of those that the guest is given.
 const HIGH_UP: i32 = 10;
 
+/// How a container's network is captured.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum Capturing {
+    /// Not at all: there is only loopback.
+    #[default]
+    Nothing,
+    /// Its listeners are sent to whoever listens at this socket.
+    Passed(PathBuf),
+    /// Its guest will listen, before any command, and relay.
+    Relayed,
+}
+
 /// What an engine asks of the way in.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Orders {
-    /// Where the listeners of the captured network are to be sent; absent means that nothing is captured.
-    pub capture: Option<PathBuf>,
+    /// How its network is captured.
+    pub capture: Capturing,
     /// Whether setuid programs work.
     pub allow_setuid: bool,
     /// Whether files of the host are written to, which must get no setuid bits.
@@ -57,8 +69,10 @@ impl Orders {
     /// As arguments of the program.
     pub fn arguments(&self) -> Vec<OsString> {
         let mut arguments = vec![OsString::from(ENTER)];
-        if let Some(socket) = &self.capture {
-            arguments.push(named("capture=", socket));
+        match &self.capture {
+            Capturing::Nothing => {}
+            Capturing::Passed(socket) => arguments.push(named("capture=", socket)),
+            Capturing::Relayed => arguments.push("relayed".into()),
         }
         arguments.extend(self.allow_setuid.then(|| "allow-setuid".into()));
         arguments.extend(self.writes_outside.then(|| "writes-outside".into()));
@@ -72,7 +86,9 @@ impl Orders {
         for argument in arguments {
             let bytes = argument.as_bytes();
             if let Some(path) = bytes.strip_prefix(b"capture=") {
-                orders.capture = Some(OsString::from_vec(path.to_vec()).into());
+                orders.capture = Capturing::Passed(OsString::from_vec(path.to_vec()).into());
+            } else if bytes == b"relayed" {
+                orders.capture = Capturing::Relayed;
             } else if let Some(path) = bytes.strip_prefix(b"guest=") {
                 orders.guest = OsString::from_vec(path.to_vec()).into();
             } else if bytes == b"allow-setuid" {
@@ -115,10 +131,14 @@ fn become_guest(orders: &Orders) -> Result<io::Error, Trouble> {
     leave_nothing_behind(&orders.guest);
     // Where there is only loopback, an engine may have left it down.
     syscalls::loopback_up().during("setting up loopback")?;
-    if let Some(socket) = &orders.capture {
-        let listeners = capture::set_up(Path::new("/proc")).during("capturing the network")?;
-        send(socket, &listeners).during("handing the captured network over")?;
-        // Ours are closed here: whoever holds one could shut it down.
+    match &orders.capture {
+        Capturing::Nothing => {}
+        Capturing::Passed(socket) => {
+            let listeners = capture::Captor::new().set_up(Path::new("/proc")).during("capturing the network")?;
+            send(socket, &listeners).during("handing the captured network over")?;
+            // Ours are closed here: whoever holds one could shut it down.
+        }
+        Capturing::Relayed => capture::set_up_relayed(Path::new("/proc")).during("capturing the network")?,
     }
     inside::set_limits().during("setting limits")?;
     inside::narrow_bounding_set().during("dropping capabilities")?;
@@ -181,13 +201,14 @@ mod tests {
     #[test]
     fn orders_are_read_as_they_were_written() {
         let all = Orders {
-            capture: Some("/a b/socket".into()),
+            capture: Capturing::Passed("/a b/socket".into()),
             allow_setuid: true,
             writes_outside: true,
             guest: "/x/guest".into(),
         };
         let least = Orders { guest: "/guest".into(), ..Orders::default() };
-        for orders in [all, least] {
+        let relayed = Orders { capture: Capturing::Relayed, guest: "/guest".into(), ..Orders::default() };
+        for orders in [all, least, relayed] {
             let mut arguments = orders.arguments().into_iter();
             assert_eq!(arguments.next(), Some(ENTER.into()));
             assert_eq!(Orders::read(arguments), Some(orders));

@@ -1,4 +1,5 @@
-//! A TCP connection that is opened inside a sandbox and used outside of it.
+//! A TCP connection inside a sandbox that is used outside of it: one that its guest opened for us, or that a program
+//! opened and its guest relays.
 //!
 //! The guest connects, so that the sandbox's own network decides what can be reached; there is no socket of ours. What is
 //! under way is bounded in both directions: by the window for what comes, by the window and one chunk for what goes.
@@ -79,12 +80,9 @@ impl Connection {
             return Err(DialError::Failed { why: DialFailure::Invalid, message });
         }
         let (host, timeout_ms) = (host.to_owned(), u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX));
-        let mut running = session.begin(|id| Host::Dial { id, host, port, timeout_ms })?;
+        let mut running = session.begin_link(|id, window| Host::Dial { id, host, port, timeout_ms, window })?;
         match tokio::time::timeout(deadline.saturating_add(PATIENCE), running.next()).await {
-            Ok(Event::Connected) => {
-                let input = running.input();
-                Ok(Self { running, input, chunk: Vec::new(), at: 0, end: End::NotYet, sending: None, shut: false })
-            }
+            Ok(Event::Connected) => Ok(Self::over(running)),
             Ok(Event::DialFailed(why, message)) => Err(DialError::Failed { why, message }),
             Ok(Event::Gone(error)) => Err(error.into()),
             Ok(_) => Err(SessionError::Died("its guest answered a call with something else".into()).into()),
@@ -93,6 +91,12 @@ impl Connection {
                 message: "the guest did not say whether it could connect".into(),
             }),
         }
+    }
+
+    /// One that stands.
+    pub(crate) fn over(running: Running) -> Self {
+        let input = running.input();
+        Self { running, input, chunk: Vec::new(), at: 0, end: End::NotYet, sending: None, shut: false }
     }
 
     /// Sees what is on its way out off.

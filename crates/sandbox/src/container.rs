@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jail::cgroups::Limits;
-use jail::zygote::{Image, Mount, Network, Spec, raise_descriptor_limit};
+use jail::zygote::{Image, Mount, Network, RELAY_TCP, RELAY_UDP, Spec, raise_descriptor_limit};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
 use crate::helpers::{Helper, Helpers, Wanted, lock};
+use crate::relay::Relay;
 use crate::sandbox::{Backing, Sandbox, StartError};
-use crate::session::Session;
+use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
 
 /// Files per byte of disk: enough for source trees, few enough that an inode bomb ends early.
@@ -51,12 +52,14 @@ pub enum System {
     Of(Snapshot),
 }
 
-/// The listeners on which everything that a sandbox sends lands: TCP, UDP, and the same for IPv6 where there is any.
-/// Whoever holds them is the sandbox's whole network; when the last holder is gone, nothing answers.
+/// Where everything that a sandbox sends lands. Whoever holds it is the sandbox's whole network; when the last holder is
+/// gone, nothing answers.
 #[derive(Debug)]
-pub struct Capture {
-    /// Their descriptors, in that order.
-    pub listeners: Vec<OwnedFd>,
+pub enum Capture {
+    /// The descriptors of listeners: TCP, UDP, and the same for IPv6 where there is any. Empty: nobody can be behind it.
+    Passed(Vec<OwnedFd>),
+    /// The guest holds them, and relays what arrives.
+    Relayed(Relay),
 }
 
 /// The embedded engine of one run. Cloning it shares the helper; the last clone ends it and every sandbox.
@@ -140,10 +143,12 @@ impl Containers {
             Some(snapshot) => Some(snapshot.keeper(&self.helpers.all())?),
             None => None,
         };
-        let (id, disk) = (self.next.fetch_add(1, Ordering::Relaxed), request.disk);
+        let (id, disk, network) = (self.next.fetch_add(1, Ordering::Relaxed), request.disk, request.network);
         let helper = |error: std::io::Error| StartError::Helper(error);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| helper(errno.into()))?;
+        let stream = std::os::unix::net::UnixStream::from(ours);
+        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
         let spec = Spec {
             id,
             name: format!("ringfence-{}-{id}", self.run),
@@ -175,13 +180,20 @@ impl Containers {
         let (maker, created) = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
         let created = created?;
         let held = Held { helper: maker, id, disk };
-        let stream = std::os::unix::net::UnixStream::from(ours);
-        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
         // From here on the sandbox is held: whatever fails ends it.
         let mut held = Some(held);
-        match Session::open(stream).await {
-            Ok(session) => match held.take() {
-                Some(held) => Ok((Sandbox::new(session, Box::new(held)), Capture { listeners: created.listeners })),
+        let opened = async {
+            // The helper has seen it become the guest, with everything that holds it.
+            let session = Session::open_at_once(stream);
+            let capture = match network {
+                Network::Relayed => Capture::Relayed(session.relay(RELAY_TCP, RELAY_UDP).await?),
+                Network::Loopback | Network::Captured => Capture::Passed(created.listeners),
+            };
+            Ok::<_, SessionError>((session, capture))
+        };
+        match opened.await {
+            Ok((session, capture)) => match held.take() {
+                Some(held) => Ok((Sandbox::new(session, Box::new(held)), capture)),
                 None => Err(helper(std::io::Error::from(std::io::ErrorKind::NotFound))),
             },
             Err(error) => {

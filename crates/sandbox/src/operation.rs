@@ -1,5 +1,6 @@
 //! One operation of a session: a command that runs, a file under way, a question.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -29,6 +30,10 @@ pub enum Event {
     OutputEnd,
     /// There is no connection, or no more; in the guest's words.
     DialFailed(DialFailure, String),
+    /// A program inside has connected, to this address if to any.
+    Accepted(Option<SocketAddr>),
+    /// A program inside has a question to a name server.
+    Asked(Vec<u8>),
     /// It failed, or the sandbox died.
     Gone(SessionError),
 }
@@ -36,7 +41,15 @@ pub enum Event {
 impl Event {
     /// Whether nothing follows.
     pub(crate) fn is_last(&self) -> bool {
-        !matches!(self, Self::Output(..) | Self::Entries(_, false) | Self::Connected | Self::OutputEnd)
+        !matches!(
+            self,
+            Self::Output(..)
+                | Self::Entries(_, false)
+                | Self::Connected
+                | Self::OutputEnd
+                | Self::Accepted(_)
+                | Self::Asked(_)
+        )
     }
 }
 
@@ -44,7 +57,8 @@ impl Event {
 pub struct Running {
     id: u32,
     events: mpsc::UnboundedReceiver<Event>,
-    input: Arc<Semaphore>,
+    /// Bytes that may still be sent, and the most that may be under way.
+    input: (Arc<Semaphore>, usize),
     shared: Arc<Shared>,
     finished: bool,
 }
@@ -60,13 +74,14 @@ impl std::fmt::Debug for Running {
 pub struct Input {
     id: u32,
     window: Arc<Semaphore>,
+    size: usize,
     shared: Arc<Shared>,
 }
 
 impl Input {
     /// Sends bytes; waits while the command does not read. An error means that the command is over: it reads no more.
     pub async fn write(&self, bytes: &[u8]) -> Result<(), SessionError> {
-        for chunk in bytes.chunks(MAX_CHUNK) {
+        for chunk in bytes.chunks(self.size.clamp(1, MAX_CHUNK)) {
             let count = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
             let granted = self.window.acquire_many(count).await.map_err(|_| self.shared.death())?;
             // The guest gives the permits back as the command reads.
@@ -87,7 +102,7 @@ impl Running {
     pub(crate) fn new(
         id: u32,
         events: mpsc::UnboundedReceiver<Event>,
-        input: Arc<Semaphore>,
+        input: (Arc<Semaphore>, usize),
         shared: Arc<Shared>,
     ) -> Self {
         Self { id, events, input, shared, finished: false }
@@ -111,12 +126,19 @@ impl Running {
 
     /// The command's input.
     pub fn input(&self) -> Input {
-        Input { id: self.id, window: Arc::clone(&self.input), shared: Arc::clone(&self.shared) }
+        let (window, size) = (Arc::clone(&self.input.0), self.input.1);
+        Input { id: self.id, window, size, shared: Arc::clone(&self.shared) }
     }
 
     /// Ends the command's whole tree; its end is still an event.
     pub fn kill(&self) {
         self.shared.send(Host::Kill { id: self.id });
+    }
+
+    /// Answers a question; nothing follows.
+    pub(crate) fn answer(&mut self, answer: Vec<u8>) {
+        self.shared.send(Host::Answer { id: self.id, answer });
+        self.leave();
     }
 
     /// Lets it end by itself; nobody hears of it any more.

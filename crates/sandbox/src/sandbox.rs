@@ -136,9 +136,9 @@ impl Sandbox {
         Ok(Self { session: Session::open(stream).await?, backing: None })
     }
 
-    /// Another way to work in it, which neither holds nor ends it.
+    /// A second hold on it, for whoever works in it and does not end it: dropping this changes nothing.
     #[must_use]
-    pub fn view(&self) -> Self {
+    pub fn hold(&self) -> Self {
         Self { session: self.session.clone(), backing: None }
     }
 

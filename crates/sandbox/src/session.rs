@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use wire::{Decoder, FailureKind, Guest, Host, MAX_CHUNK, PROTOCOL_VERSION, Stream, WINDOW, encode};
+use wire::{Decoder, FailureKind, Guest, Host, MAX_CHUNK, MAX_QUESTION, PROTOCOL_VERSION, Stream, WINDOW, encode};
 
 use crate::operation::{Event, Running};
 
@@ -23,6 +23,12 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(30);
 /// Frames that carry data and wait to be written.
 const DATA_QUEUE: usize = 8;
+/// Bytes of a connection that may be under way in each direction, and the same where there are many: whoever takes
+/// nothing of them has us keep as much of each.
+const LINK_WINDOW: u32 = 256 << 10;
+const NARROW_WINDOW: u32 = 64 << 10;
+/// From so many operations on there are many.
+const MANY: usize = 192;
 
 /// Why something could not be done in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -43,6 +49,8 @@ pub enum SessionError {
 /// What the reading side knows of an operation.
 struct Operation {
     events: mpsc::UnboundedSender<Event>,
+    /// The most that may be under way of a stream.
+    size: u32,
     /// Bytes that the guest may still send, per stream.
     window: [u32; 2],
     /// Bytes that the consumer has taken and that are not granted again yet, per stream.
@@ -110,6 +118,34 @@ impl Session {
         reader: impl AsyncRead + Unpin + Send + 'static,
         writer: impl AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Self, SessionError> {
+        let (session, greeted) = Self::speak(reader, writer);
+        session.shared.greet(greeted).await?;
+        tokio::spawn(watch_over(Arc::downgrade(&session.shared)));
+        Ok(session)
+    }
+
+    /// Begins a conversation with a guest of which somebody we trust says that it is there: it can be asked for something
+    /// before it has said hello. One that does not say so in time, in our version, is dead, as whoever asked will hear.
+    pub fn open_at_once(stream: UnixStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        let (session, greeted) = Self::speak(reader, writer);
+        let watched = Arc::downgrade(&session.shared);
+        tokio::spawn(async move {
+            let Some(shared) = watched.upgrade() else { return };
+            match shared.greet(greeted).await {
+                Err(SessionError::Died(reason)) => return shared.die(&reason),
+                Err(SessionError::Failed { .. }) | Ok(()) => drop(shared),
+            }
+            watch_over(watched).await;
+        });
+        session
+    }
+
+    /// Says hello; the guest's own version comes where this leads.
+    fn speak(
+        reader: impl AsyncRead + Unpin + Send + 'static,
+        writer: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> (Self, oneshot::Receiver<u32>) {
         let (control, control_queue) = mpsc::unbounded_channel();
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (alive, _) = watch::channel(true);
@@ -118,24 +154,29 @@ impl Session {
         // Both tasks end with the stream: the reader at its end, the writer when the session's last user is gone.
         tokio::spawn(write(writer, control_queue, data_queue));
         tokio::spawn(read(reader, Arc::clone(&shared), hello));
-        let session = Self { shared };
-        session.shared.send(Host::Hello { version: PROTOCOL_VERSION });
-        match tokio::time::timeout(HELLO, greeted).await {
-            Ok(Ok(PROTOCOL_VERSION)) => {
-                tokio::spawn(watch_over(Arc::downgrade(&session.shared)));
-                Ok(session)
-            }
-            Ok(Ok(version)) => Err(SessionError::Died(format!("its guest speaks version {version}"))),
-            Ok(Err(_)) => Err(session.shared.death()),
-            Err(_) => Err(SessionError::Died(format!("its guest said nothing within {HELLO:?}"))),
-        }
+        shared.send(Host::Hello { version: PROTOCOL_VERSION });
+        (Self { shared }, greeted)
     }
 
     /// Starts an operation; `first` makes its first frame from its id.
     pub(crate) fn begin(&self, first: impl FnOnce(u32) -> Host) -> Result<Running, SessionError> {
+        self.begin_within(WINDOW, first)
+    }
+
+    /// The same for a connection; its first frame says how much may be under way.
+    pub(crate) fn begin_link(&self, first: impl FnOnce(u32, u32) -> Host) -> Result<Running, SessionError> {
+        let many = self.shared.table().operations.len() > MANY;
+        let window = if many { NARROW_WINDOW } else { LINK_WINDOW };
+        self.begin_within(window, |id| first(id, window))
+    }
+
+    /// The same with so many bytes under way in each direction as its first frame says.
+    pub(crate) fn begin_within(&self, window: u32, first: impl FnOnce(u32) -> Host) -> Result<Running, SessionError> {
+        let window = window.clamp(1, WINDOW);
         let id = self.shared.next_id.fetch_add(1, Ordering::Relaxed);
         let (events, incoming) = mpsc::unbounded_channel();
-        let input = Arc::new(Semaphore::new(usize::try_from(WINDOW).unwrap_or(MAX_CHUNK)));
+        let size = usize::try_from(window).unwrap_or(MAX_CHUNK);
+        let input = Arc::new(Semaphore::new(size));
         {
             let mut table = self.shared.table();
             if let Some(reason) = &table.dead {
@@ -143,7 +184,8 @@ impl Session {
             }
             let operation = Operation {
                 events,
-                window: [WINDOW; 2],
+                size: window,
+                window: [window; 2],
                 taken: [0; 2],
                 input: Arc::clone(&input),
                 connection: Connection::NotYet,
@@ -151,7 +193,7 @@ impl Session {
             table.operations.insert(id, operation);
         }
         self.shared.send(first(id));
-        Ok(Running::new(id, incoming, input, Arc::clone(&self.shared)))
+        Ok(Running::new(id, incoming, (input, size), Arc::clone(&self.shared)))
     }
 
     /// Whether the guest answers within `deadline`.
@@ -207,6 +249,16 @@ impl Session {
 }
 
 impl Shared {
+    /// Waits for the guest's hello.
+    async fn greet(&self, greeted: oneshot::Receiver<u32>) -> Result<(), SessionError> {
+        match tokio::time::timeout(HELLO, greeted).await {
+            Ok(Ok(PROTOCOL_VERSION)) => Ok(()),
+            Ok(Ok(version)) => Err(SessionError::Died(format!("its guest speaks version {version}"))),
+            Ok(Err(_)) => Err(self.death()),
+            Err(_) => Err(SessionError::Died(format!("its guest said nothing within {HELLO:?}"))),
+        }
+    }
+
     fn table(&self) -> std::sync::MutexGuard<'_, Table> {
         // A panic elsewhere leaves the table as it is: plain data.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -231,12 +283,12 @@ impl Shared {
             let taken = &mut operation.taken[index(stream)];
             *taken = taken.saturating_add(bytes);
             // In large steps: a guest that reads nothing must not make us write one frame for each of its own.
-            if *taken < WINDOW / 4 {
+            if *taken < operation.size / 4 {
                 return;
             }
             let granted = std::mem::take(taken);
             let window = &mut operation.window[index(stream)];
-            *window = window.saturating_add(granted).min(WINDOW);
+            *window = window.saturating_add(granted).min(operation.size);
             granted
         };
         self.send(Host::Credit { id, stream, bytes: granted });
@@ -284,7 +336,7 @@ impl Shared {
             Guest::Credit { id, bytes } => {
                 if let Some(operation) = table.operations.get(&id) {
                     let more = usize::try_from(bytes).unwrap_or(usize::MAX);
-                    let window = usize::try_from(WINDOW).unwrap_or(usize::MAX);
+                    let window = usize::try_from(operation.size).unwrap_or(usize::MAX);
                     if operation.input.available_permits().saturating_add(more) > window {
                         return Err("its guest granted more than it was sent");
                     }
@@ -307,6 +359,17 @@ impl Shared {
                 (id, Event::OutputEnd)
             }
             Guest::DialFailed { id, why, message } => (id, Event::DialFailed(why, message)),
+            Guest::Accepted { id, to } => {
+                table.advance(id, Connection::Stands)?;
+                (id, Event::Accepted(to))
+            }
+            Guest::Asked { question, .. } if question.len() > MAX_QUESTION => {
+                return Err("its guest sent a question that is too long");
+            }
+            Guest::Asked { id, question } => {
+                table.advance(id, Connection::Stands)?;
+                (id, Event::Asked(question))
+            }
         };
         let last = event.is_last();
         // An operation that nobody waits for any more may still be answered.

@@ -47,13 +47,15 @@ struct Open {
     /// Its input and its orders; what we answer ourselves has neither.
     running: Option<(Input, mpsc::UnboundedSender<Control>)>,
     windows: Windows,
+    /// The most that a client may be sent before it takes some.
+    window: u32,
 }
 
 /// What a client may be sent of each stream before it takes some.
 type Windows = [Arc<Semaphore>; 2];
 
-fn windows() -> Windows {
-    [(); 2].map(|()| Arc::new(Semaphore::new(usize::try_from(WINDOW).unwrap_or(0))))
+fn windows(window: u32) -> Windows {
+    [(); 2].map(|()| Arc::new(Semaphore::new(usize::try_from(window).unwrap_or(0))))
 }
 
 impl Open {
@@ -131,13 +133,14 @@ async fn read(
                 Host::Credit { id, stream, bytes } => {
                     if let Some(open) = open.lock().await.get(&id) {
                         let window = &open.windows[usize::from(stream == Stream::Err)];
-                        let room = usize::try_from(WINDOW).unwrap_or(0).saturating_sub(window.available_permits());
+                        let most = usize::try_from(open.window).unwrap_or(0);
+                        let room = most.saturating_sub(window.available_permits());
                         window.add_permits(usize::try_from(bytes).unwrap_or(0).min(room));
                     }
                 }
                 Host::Save { id } => {
-                    let windows = windows();
-                    open.lock().await.insert(id, Open { running: None, windows: windows.clone() });
+                    let windows = windows(WINDOW);
+                    open.lock().await.insert(id, Open { running: None, windows: windows.clone(), window: WINDOW });
                     let whose = (session.clone(), Arc::clone(alone));
                     tasks.spawn(save(id, whose, changes.cloned(), windows, replies.clone()));
                 }
@@ -161,16 +164,21 @@ async fn begin(
     replies: &Sender,
     tasks: &mut JoinSet<()>,
 ) {
+    // Of a connection no more than the client says, so that what it may have to keep is its own choice.
+    let window = match &first {
+        Host::Dial { window, .. } => (*window).clamp(1, WINDOW),
+        _ => WINDOW,
+    };
     let Some((id, renumbered)) = renumber(first) else { return };
-    match session.begin(renumbered) {
+    match session.begin_within(window, renumbered) {
         Err(error) => {
             let _ = replies.send(failure(id, error));
         }
         Ok(running) => {
             let (control, orders) = mpsc::unbounded_channel();
-            let windows = windows();
+            let windows = windows(window);
             let own = Some((running.input(), control));
-            open.lock().await.insert(id, Open { running: own, windows: windows.clone() });
+            open.lock().await.insert(id, Open { running: own, windows: windows.clone(), window });
             let (open, replies) = (Arc::clone(open), replies.clone());
             tasks.spawn(async move {
                 forward(id, running, orders, &windows, &replies).await;
@@ -196,8 +204,9 @@ fn renumber(first: Host) -> Option<(u32, FirstFrame)> {
         }
         Host::LookWithin { id, within, look } => (id, Box::new(move |id| Host::LookWithin { id, within, look })),
         Host::Ping { id } => (id, Box::new(|id| Host::Ping { id })),
-        Host::Dial { id, host, port, timeout_ms } => {
-            (id, Box::new(move |id| Host::Dial { id, host, port, timeout_ms }))
+        Host::Dial { id, host, port, timeout_ms, window } => {
+            let window = window.clamp(1, WINDOW);
+            (id, Box::new(move |id| Host::Dial { id, host, port, timeout_ms, window }))
         }
         Host::Attempt { id, attempt, user, timeout_ms } => {
             (id, Box::new(move |id| Host::Attempt { id, attempt, user, timeout_ms }))
@@ -322,6 +331,8 @@ async fn forward(
             Event::OutputEnd => Guest::OutputEnd { id },
             Event::DialFailed(why, message) => Guest::DialFailed { id, why, message },
             Event::Gone(error) => failure(id, error),
+            // A client cannot ask for these: whoever holds the sandbox is its network.
+            Event::Accepted(_) | Event::Asked(_) => return,
         };
         if replies.send(message).is_err() || last {
             return;

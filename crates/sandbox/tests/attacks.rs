@@ -9,7 +9,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::{Duration, Instant};
 
-use common::{MIB, command, create, create_with_mount, engine, errno, exec, is_root, perl, request, sh};
+use common::{MIB, command, create, create_as, create_with_mount, engine, errno, exec, is_root, perl, request, sh};
 use jail::cgroups::Limits;
 use sandbox::{Exec, FailureKind, Outcome, Overflow, Request, SessionError, User, WindowSize};
 
@@ -353,8 +353,7 @@ async fn ambient_caps() {
 
 #[tokio::test]
 async fn ptrace_sibling_sandbox() {
-    let engine = engine();
-    let (first, second) = (engine.create(request()).await.unwrap(), engine.create(request()).await.unwrap());
+    let (first, second) = (create().await, create().await);
     let running = first.start(command(&["sleep", "4321"])).unwrap();
     assert_eq!(sh(&second, "pgrep -fc '^sleep 4321' || true").await, "0");
     drop(running);
@@ -620,7 +619,7 @@ async fn memory_bomb() {
         return;
     }
     let limits = Some(Limits { memory: 64 * MIB, pids: 64, cpu_millis: 1000 });
-    let sandbox = engine().create(Request { limits, ..request() }).await.unwrap();
+    let sandbox = create_as(Request { limits, ..request() }).await.unwrap();
     let completed =
         exec(&sandbox, command(&["perl", "-e", "my $x = 'x' x 500_000_000; print 'survived'"])).await.unwrap();
     assert_eq!(completed.outcome, Outcome::Signalled(9));
@@ -750,14 +749,14 @@ async fn mount_source_socket() {
     let _listener = UnixListener::bind(directory.path().join("deep/daemon")).unwrap();
     let mount =
         jail::zygote::Mount { source: directory.path().to_str().unwrap().into(), target: "/x".into(), writable: false };
-    let refused = engine().create(Request { mounts: vec![mount], ..request() }).await;
+    let refused = create_as(Request { mounts: vec![mount], ..request() }).await;
     assert!(matches!(&refused, Err(sandbox::StartError::Mount { .. })), "{refused:?}");
     // A link to what may not be mounted is what it leads to.
     let link = directory.path().join("link");
     std::os::unix::fs::symlink("/run", &link).unwrap();
     let mount = jail::zygote::Mount { source: link.to_str().unwrap().into(), target: "/x".into(), writable: false };
     assert!(matches!(
-        engine().create(Request { mounts: vec![mount], ..request() }).await,
+        create_as(Request { mounts: vec![mount], ..request() }).await,
         Err(sandbox::StartError::Mount { .. })
     ));
 }

@@ -12,7 +12,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use sandbox::enter::Orders;
+use sandbox::enter::{Capturing, Orders};
 use sandbox::{GUEST, Session, ZYGOTE};
 use tokio::net::UnixListener;
 use tokio::process::{Child, Command};
@@ -63,7 +63,7 @@ async fn the_guest_has_a_captured_network_a_filter_and_few_rights() {
     std::fs::create_dir(&inner).unwrap();
     let socket = directory.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
-    let orders = Orders { capture: Some(socket), guest: inner.join("guest"), ..Orders::default() };
+    let orders = Orders { capture: Capturing::Passed(socket), guest: inner.join("guest"), ..Orders::default() };
     let mut child = start(&inner, &orders);
     let Some(listeners) = descriptors(&listener).await else {
         child.start_kill().unwrap();
@@ -91,11 +91,30 @@ async fn the_guest_has_a_captured_network_a_filter_and_few_rights() {
 }
 
 #[tokio::test]
+async fn the_guest_of_a_container_elsewhere_relays_its_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let orders = Orders { capture: Capturing::Relayed, guest: inner.join("guest"), ..Orders::default() };
+    let mut child = start(&inner, &orders);
+    let (output, input) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+    let session = Session::open_over(output, input).await.unwrap();
+    let relay = session.relay(sandbox::RELAY_TCP, sandbox::RELAY_UDP).await.unwrap();
+    let accepted = async { relay.accept().await.unwrap().to };
+    let connect = "perl -MIO::Socket::IP -e 'print IO::Socket::IP->new(PeerHost => q(93.184.215.10), PeerPort => 80) ? q(on) : $@'";
+    let (to, said) = tokio::join!(accepted, script(&session, connect));
+    assert_eq!((to, said.as_str()), (Some("93.184.215.10:80".parse().unwrap()), "on"));
+    session.shutdown();
+    let ended = tokio::time::timeout(Duration::from_secs(10), child.wait()).await.unwrap().unwrap();
+    assert!(ended.success(), "{ended}");
+}
+
+#[tokio::test]
 async fn without_anybody_to_take_the_network_there_is_no_guest() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
-    let missing = Some(directory.path().join("nobody"));
+    let missing = Capturing::Passed(directory.path().join("nobody"));
     let child = start(&inner, &Orders { capture: missing, guest: inner.join("guest"), ..Orders::default() });
     let output = tokio::time::timeout(Duration::from_secs(10), child.wait_with_output()).await.unwrap().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");

@@ -1,5 +1,7 @@
 //! What host and guest say to each other.
 
+use std::net::SocketAddr;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +12,8 @@ use crate::frame::{FrameError, Message};
 pub const PROTOCOL_VERSION: u32 = 5;
 /// How many bytes of a stream may be under way before the receiver grants more.
 pub const WINDOW: u32 = 1 << 20;
+/// The longest question of a program's that is passed on.
+pub const MAX_QUESTION: usize = 2048;
 
 /// One of a command's output streams; a file that is read travels as `Out`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -237,6 +241,37 @@ pub enum Host {
         port: u16,
         /// How long it may take until the connection stands.
         timeout_ms: u64,
+        /// How many bytes may be under way in each direction; at most [`WINDOW`].
+        window: u32,
+    },
+    /// Be the sandbox's network: listen on loopback at these ports, to which rules bring what programs send. Before any
+    /// command, and once. Answered as a connection that stands; killing it closes them.
+    Relay {
+        /// The network's id.
+        id: u32,
+        /// For connections.
+        tcp: u16,
+        /// For questions to name servers.
+        udp: u16,
+    },
+    /// Take the next connection of a program's. Its bytes then travel as those of a connection that was dialled.
+    Accept {
+        /// The connection's id.
+        id: u32,
+        /// How many bytes may be under way in each direction; at most [`WINDOW`].
+        window: u32,
+    },
+    /// Take the next question of a program's to a name server.
+    Query {
+        /// The question's id.
+        id: u32,
+    },
+    /// The answer to a question; nothing follows under its id. Killing it instead is silence.
+    Answer {
+        /// Which question.
+        id: u32,
+        /// A DNS message.
+        answer: Vec<u8>,
     },
     /// Try something as a command of this user would, and write what came of it to standard output. It runs, and ends,
     /// like a command.
@@ -443,6 +478,20 @@ pub enum Guest {
         /// Which connection.
         id: u32,
     },
+    /// A program has connected: input may be sent.
+    Accepted {
+        /// The connection's id.
+        id: u32,
+        /// The address that it asked for; absent if it went straight to the listener.
+        to: Option<SocketAddr>,
+    },
+    /// A program has a question.
+    Asked {
+        /// The question's id.
+        id: u32,
+        /// Its bytes, at most [`MAX_QUESTION`]; whether it is a question at all is for the host to say.
+        question: Vec<u8>,
+    },
 }
 
 /// Declares the frames of one direction: records by kind, then the one variant that carries raw chunks.
@@ -507,8 +556,12 @@ frames!(Host {
     18 => WriteWithin [id] { within, permissions },
     19 => LookWithin [id] { within, look },
     20 => EndAll [id] {},
-    24 => Dial [id] { host, port, timeout_ms },
+    24 => Dial [id] { host, port, timeout_ms, window },
     25 => Attempt [id] { attempt, user, timeout_ms },
+    26 => Relay [id] { tcp, udp },
+    27 => Accept [id] { window },
+    28 => Query [id] {},
+    29 => Answer [id] { answer },
 } chunks {
     write Self::Input { id, bytes } => (3, *id, bytes),
     read 3 => |id, bytes| Self::Input { id, bytes },
@@ -526,6 +579,8 @@ frames!(Guest {
     80 => Connected [id] {},
     81 => DialFailed [id] { why, message },
     82 => OutputEnd [id] {},
+    83 => Accepted [id] { to },
+    84 => Asked [id] { question },
 } chunks {
     write Self::Output { id, stream, bytes } => (if *stream == Stream::Out { 65 } else { 66 }, *id, bytes),
     read 65 => |id, bytes| Self::Output { id, stream: Stream::Out, bytes },

@@ -43,12 +43,18 @@ fn host_messages() -> Vec<Host> {
         Host::WriteWithin { id, within: within.clone(), permissions: 0o644 },
     ];
     messages.extend(looks);
-    messages.push(Host::Dial { id, host: "www.example.org".into(), port: 443, timeout_ms: 10_000 });
+    messages.push(Host::Dial { id, host: "www.example.org".into(), port: 443, timeout_ms: 10_000, window: 65_536 });
     let (user, timeout_ms) = (User::Default, 2000);
     let call = Attempt::Call { number: 165, arguments: vec![Argument::Number(300), Argument::Bytes(b"x\0".to_vec())] };
     let tcp = Attempt::Tcp { to: "198.51.100.7:443".parse().unwrap(), send: b"hi".to_vec(), timeout_ms };
     let attempts = [call, tcp, Attempt::Descriptors].map(|attempt| (attempt, user.clone()));
     messages.extend(attempts.map(|(attempt, user)| Host::Attempt { id, attempt, user, timeout_ms }));
+    messages.extend([
+        Host::Relay { id, tcp: 61_953, udp: 61_954 },
+        Host::Accept { id, window: 65_536 },
+        Host::Query { id },
+        Host::Answer { id, answer: b"dns".to_vec() },
+    ]);
     messages
 }
 
@@ -70,6 +76,10 @@ fn guest_messages() -> Vec<Guest> {
         Guest::Connected { id },
         Guest::DialFailed { id, why: DialFailure::Refused, message: "no".into() },
         Guest::OutputEnd { id },
+        Guest::Accepted { id, to: None },
+        Guest::Accepted { id, to: Some("198.18.1.0:443".parse().unwrap()) },
+        Guest::Accepted { id, to: Some("[2606:2800::1]:80".parse().unwrap()) },
+        Guest::Asked { id, question: b"dns".to_vec() },
     ];
     let outcomes = [
         Outcome::Exited(3),
@@ -108,7 +118,7 @@ fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
 }
 
 #[test]
-fn version_4() {
+fn version_5() {
     insta::assert_snapshot!("host", golden(&host_messages()));
     insta::assert_snapshot!("guest", golden(&guest_messages()));
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const IMAGE: &str = "ringfence-bench";
+pub(crate) const IMAGE: &str = "ringfence-bench";
 const RUN: &str = "run --rm --network none ringfence-bench /bin/true";
 /// Where a static busybox is, by distribution.
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];

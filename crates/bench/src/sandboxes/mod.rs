@@ -4,7 +4,7 @@
 //! was found. [`compare`] interleaves the rounds of all of them.
 
 mod crowd;
-mod docker;
+pub(crate) mod docker;
 mod files;
 mod forks;
 mod memory;
@@ -68,7 +68,7 @@ pub(crate) fn request() -> Request {
     }
 }
 
-async fn run_true(sandbox: &Sandbox) -> Result<(), String> {
+pub(crate) async fn run_true(sandbox: &Sandbox) -> Result<(), String> {
     let exec = Exec {
         argv: vec!["/bin/true".into()],
         env: Vec::new(),

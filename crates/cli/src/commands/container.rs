@@ -5,10 +5,11 @@ use std::sync::Arc;
 use ::docker::Pull;
 use image::{Config, ImageError, Opened};
 use profile::{Bytes, Document, MountMode, Plan, Provider, Request};
-use sandbox::Network::{Captured, Loopback};
+use sandbox::Network::{Captured, Loopback, Relayed};
 use sandbox::{Image, Limits, Mount, StartError};
 
 use super::{docker, images, network};
+use crate::args::CaptureBy;
 
 /// An image that was opened.
 pub(super) enum Found {
@@ -79,11 +80,18 @@ pub(super) fn kind(
     asked: &Request,
     plan: &Plan,
     image: Option<&Found>,
+    capture: CaptureBy,
 ) -> Result<Option<Arc<dyn sandbox::Kind>>, StartError> {
     let not_built = || StartError::Engine(format!("`sandbox: {}` is not built yet", plan.provider).into());
     match (plan.provider, image) {
         (Provider::Local, _) => Ok(None),
-        (Provider::Container, image) => Ok(Some(Arc::new(request(asked, plan, image.and_then(Found::stored))?))),
+        (Provider::Container, image) => {
+            let mut made = request(asked, plan, image.and_then(Found::stored))?;
+            if capture == CaptureBy::Relayed && made.network == Captured {
+                made.network = Relayed;
+            }
+            Ok(Some(Arc::new(made)))
+        }
         (Provider::Docker, Some(Found::AtDaemon(image))) => Ok(Some(Arc::new(docker::kind(asked, plan, image)?))),
         (Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu, _) => Err(not_built()),
     }

@@ -50,7 +50,7 @@ pub(super) fn all(ready: &mut [Ready], printer: &mut Printer) -> Result<(), Exit
             requested: job.requested.parse().unwrap_or(job.plan.profile),
             plan: job.plan.clone(),
             kind: Arc::clone(kind),
-            offered: job.plan.affordances.clone(),
+            offered: eval::offered(&job.task, &job.plan),
         };
         let report = prove(subject, speed, printer)?;
         job.verified = outcome(&report);

@@ -2,7 +2,9 @@
 //!
 //! Each probe is first shown to reach its target without the control: from the runner's own namespace. Then the same probe
 //! runs inside: nothing of it may reach any server, and a record must say so wherever the mechanism can record. By
-//! default as root; with `RINGFENCE_AS=UID` the command runs as that user.
+//! default as root; with `RINGFENCE_AS=UID` the command runs as that user; with `RINGFENCE_PROVIDER=docker` sandboxes are
+//! containers of the daemon `DOCKER_HOST`, of the image `RINGFENCE_IMAGE`; with `RINGFENCE_CAPTURE=relayed` the guest relays
+//! what programs send.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
 
 mod addresses;

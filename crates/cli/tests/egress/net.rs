@@ -16,6 +16,9 @@ pub(crate) struct Net {
     pub(crate) directory: tempfile::TempDir,
     ringfence: PathBuf,
     user: Option<u32>,
+    /// The daemon and the image of containers, where sandboxes are Docker's.
+    docker: Option<(String, String)>,
+    capture: String,
 }
 
 /// How a run ended.
@@ -95,7 +98,10 @@ impl Net {
         assert!(program.exists(), "build it first: cargo build --release -p testnet");
         let testnet = Testnet::start(&program, &www).unwrap();
         let user = std::env::var("RINGFENCE_AS").ok().map(|uid| uid.parse().unwrap());
-        Self { testnet, directory, ringfence, user }
+        let docker = std::env::var("RINGFENCE_PROVIDER").is_ok_and(|provider| provider == "docker");
+        let docker = docker.then(|| ["DOCKER_HOST", "RINGFENCE_IMAGE"].map(|name| std::env::var(name).unwrap()).into());
+        let capture = std::env::var("RINGFENCE_CAPTURE").unwrap_or_else(|_| "passed".into());
+        Self { testnet, directory, ringfence, user, docker, capture }
     }
 
     pub(crate) fn www(&self) -> PathBuf {
@@ -116,7 +122,11 @@ impl Net {
         };
         let upstream = self.testnet.dns();
         ringfence.current_dir("/").env_clear().env("PATH", std::env::var("PATH").unwrap());
-        ringfence.args(["run", "--timeout", "60", "--dns-upstream", upstream, "--network-log"]).arg(log);
+        ringfence.args(["run", "--timeout", "60", "--capture", &self.capture, "--dns-upstream", upstream]);
+        ringfence.arg("--network-log").arg(log);
+        if let Some((daemon, image)) = &self.docker {
+            ringfence.env("DOCKER_HOST", daemon).args(["--provider", "docker", "--pull", "never", "--image", image]);
+        }
         ringfence.args(arguments).arg("--").args(command).stdin(Stdio::null());
         ringfence
     }

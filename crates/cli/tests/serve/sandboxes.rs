@@ -98,6 +98,6 @@ fn the_document_is_what_the_code_says() {
         );
     }
     let server = Server::socket(&[]);
-    let served = server.get("/v1/openapi.json").ok(200);
-    assert_eq!(served, serde_json::from_str::<serde_json::Value>(&made).unwrap());
+    let document = server.get("/v1/openapi.json").ok(200);
+    assert_eq!(document, serde_json::from_str::<serde_json::Value>(&made).unwrap());
 }

@@ -6,11 +6,14 @@ use std::net::IpAddr;
 use profile::source::{Node, Value};
 use profile::{Located, Place};
 
-use super::{Attachment, texts, words_of_keys};
+use super::{Attachment, simple, texts};
 use crate::names::NetworkName;
 use crate::reading::Reading;
 use crate::rules::ATTACHMENT_KEYS;
 use crate::section::{self, Section};
+
+/// The most networks of one service.
+const MAX_NETWORKS: usize = 64;
 
 pub(super) fn read(keys: &mut Section) -> Attachment {
     let reading = keys.reading;
@@ -55,10 +58,17 @@ fn refuse_mode(reading: &Reading, place: Place, mode: &str) {
     reading.refuse(place, "network_mode", format_args!("`network_mode: {shown}`"), why);
 }
 
+fn too_many(reading: &Reading, place: Place) -> BTreeMap<NetworkName, Vec<Located<String>>> {
+    reading.problem(place, format!("a service is on at most {MAX_NETWORKS} networks"));
+    BTreeMap::new()
+}
+
 /// A list of names, or a mapping with aliases.
 fn named(reading: &Reading, node: Node) -> BTreeMap<NetworkName, Vec<Located<String>>> {
     let place = node.place;
     match node.value {
+        Value::List(items) if items.len() > MAX_NETWORKS => too_many(reading, place),
+        Value::Map(entries) if entries.len() > MAX_NETWORKS => too_many(reading, place),
         Value::List(items) => items
             .into_iter()
             .filter_map(|item| {
@@ -73,9 +83,8 @@ fn named(reading: &Reading, node: Node) -> BTreeMap<NetworkName, Vec<Located<Str
                 let name = section::name(reading, key.place, &key.name, "a network")?;
                 let mut keys = Section::open(reading, node, "a network of a service", ATTACHMENT_KEYS)?;
                 let aliases = texts(&mut keys, "aliases");
-                let aliases = aliases
-                    .iter()
-                    .filter_map(|alias| section::parsed(reading, alias, "aliases", words_of_keys::host_name));
+                let aliases =
+                    aliases.iter().filter_map(|alias| section::parsed(reading, alias, "aliases", simple::host_name));
                 let aliases = aliases.collect();
                 keys.finish();
                 Some((name, aliases))
@@ -120,7 +129,7 @@ pub(super) fn extra_hosts(keys: &mut Section) -> Vec<Located<(String, IpAddr)>> 
 }
 
 fn host(reading: &Reading, place: Place, name: &str, address: &str) -> Option<Located<(String, IpAddr)>> {
-    let name = match words_of_keys::host_name(name) {
+    let name = match simple::host_name(name) {
         Ok(name) => name,
         Err(error) => {
             reading.problem(place, format!("`extra_hosts`: {error}"));

@@ -36,6 +36,9 @@ pub(super) fn entries(reading: &Reading, node: Node, key: &str) -> BTreeMap<Stri
             .filter_map(|(name, node)| match node.value {
                 Value::Null => Some((name.place, name.name, None)),
                 Value::Bool(value) => Some((name.place, name.name, Some(value.to_string()))),
+                Value::Integer(_) | Value::Float(_) => {
+                    number(reading, node, key).map(|it| (name.place, name.name, Some(it)))
+                }
                 _ => section::text(reading, node, key).map(|text| (name.place, name.name, Some(text.value))),
             })
             .collect(),
@@ -67,6 +70,21 @@ pub(super) fn entries(reading: &Reading, node: Node, key: &str) -> BTreeMap<Stri
         }
     }
     found
+}
+
+/// A number as it was written. One that means another text than it looks like is a mistake: Compose makes 83 of `0123`.
+fn number(reading: &Reading, node: Node, key: &str) -> Option<String> {
+    let place = node.place;
+    let text = section::text(reading, node, key)?.value;
+    if reading.is_written_as(place, &text) {
+        return Some(text);
+    }
+    reading.problem_with_hint(
+        place,
+        format!("`{key}`: a number is not the text that it looks like"),
+        "put it in quotes",
+    );
+    None
 }
 
 /// A path, a list of paths, or of mappings with `path`, `required` and `format`.

@@ -8,7 +8,7 @@ use profile::source::{Node, Value};
 use crate::reading::Reading;
 use crate::rules::HEALTH_KEYS;
 use crate::section::{self, Section};
-use crate::units::duration;
+use crate::units::{duration, number};
 
 /// How health is found out; what is absent is as the image or the provider has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +25,18 @@ pub struct Health {
     pub start_period: Option<Duration>,
     /// How long between two tests in that time.
     pub start_interval: Option<Duration>,
+}
+
+impl Health {
+    /// How long a service may take until it is healthy or has failed, with the Engine's defaults for what is not said. A test that
+    /// begins at the end of the start period does not count yet, so one more may run.
+    pub fn longest_wait(&self) -> Duration {
+        let default = Duration::from_secs(30);
+        let (interval, timeout) = (self.interval.unwrap_or(default), self.timeout.unwrap_or(default));
+        let start = self.start_period.unwrap_or_default();
+        let uncounted = if start.is_zero() { start } else { start.saturating_add(timeout) };
+        interval.saturating_add(timeout).saturating_mul(self.retries.unwrap_or(3)).saturating_add(uncounted)
+    }
 }
 
 /// What is run to find out about health.
@@ -47,7 +59,7 @@ pub(super) fn read(keys: &mut Section) -> Option<Located<Health>> {
     let mut time = |key| health.parsed(key, duration).map(|time| time.value);
     let (interval, timeout) = (time("interval"), time("timeout"));
     let (start_period, start_interval) = (time("start_period"), time("start_interval"));
-    let retries = health.parsed("retries", str::parse::<u32>).map(|retries| retries.value);
+    let retries = health.parsed("retries", number::<u32>).map(|retries| retries.value);
     health.finish();
     let test = if disabled { Some(HealthTest::Disabled) } else { test };
     Some(Located::at(place, Health { test, interval, timeout, retries, start_period, start_interval }))

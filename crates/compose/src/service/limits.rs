@@ -8,7 +8,7 @@ use profile::{Located, Problem};
 use crate::reading::Reading;
 use crate::rules::{DEPLOY_KEYS, LIMITS_KEYS, RESERVATIONS_KEYS, RESOURCES_KEYS};
 use crate::section::{self, Section};
-use crate::units::{bytes, cpus};
+use crate::units::{bytes, cpus, number};
 
 /// What a service may use at most; absent means that the file says nothing. The profile's limits hold beside these.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +25,33 @@ pub struct Limits {
     pub processes: Option<Located<u64>>,
     /// Bytes of `/dev/shm`.
     pub shared_memory: Option<Located<u64>>,
+}
+
+/// What holds for a service, of what its file and the profile say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitsInForce {
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Thousandths of a processor.
+    pub millicpus: u64,
+    /// Processes.
+    pub processes: u64,
+}
+
+impl Limits {
+    /// What holds beside the profile's limits: of one that its document states, the lower; in place of a default, what the file says.
+    pub fn in_force(&self, profile: &profile::Limits) -> LimitsInForce {
+        let lower = |own: &Option<Located<u64>>, amount: u64, stated: profile::Stated| match own {
+            Some(own) if stated == profile::Stated::Nowhere => own.value,
+            Some(own) => own.value.min(amount),
+            None => amount,
+        };
+        LimitsInForce {
+            memory: lower(&self.memory, profile.memory.amount.0, profile.memory.stated),
+            millicpus: lower(&self.millicpus, profile.cpu.amount.0, profile.cpu.stated),
+            processes: lower(&self.processes, profile.pids.amount.0, profile.pids.stated),
+        }
+    }
 }
 
 /// A limit per process; `None` means without end.
@@ -63,7 +90,7 @@ pub(super) fn read(keys: &mut Section) -> Limits {
         memory_and_swap: amount(keys, "memswap_limit", bytes),
         memory_kept: amount(keys, "mem_reservation", bytes),
         millicpus: amount(keys, "cpus", cpus),
-        processes: amount(keys, "pids_limit", str::parse::<u64>),
+        processes: amount(keys, "pids_limit", number),
         shared_memory: amount(keys, "shm_size", bytes),
     };
     one_replica(keys, "scale");
@@ -102,7 +129,7 @@ fn amount<E: std::fmt::Display>(
 }
 
 fn one_replica(keys: &mut Section, key: &str) {
-    if let Some(count) = keys.parsed(key, str::parse::<u64>)
+    if let Some(count) = keys.parsed(key, number::<u64>)
         && count.value != 1
     {
         let place = count.place.unwrap_or(keys.place);
@@ -124,7 +151,7 @@ fn deploy(reading: &Reading, node: Node, limits: &mut Limits) {
     if let Some(mut most) = most.and_then(|node| Section::open(reading, node, "`limits`", LIMITS_KEYS)) {
         agree(reading, &mut limits.memory, amount(&mut most, "memory", bytes), "mem_limit");
         agree(reading, &mut limits.millicpus, amount(&mut most, "cpus", cpus), "cpus");
-        agree(reading, &mut limits.processes, amount(&mut most, "pids", str::parse::<u64>), "pids_limit");
+        agree(reading, &mut limits.processes, amount(&mut most, "pids", number), "pids_limit");
         most.finish();
     }
     if let Some(mut least) = least.and_then(|node| Section::open(reading, node, "`reservations`", RESERVATIONS_KEYS)) {
@@ -175,7 +202,7 @@ fn ulimit(reading: &Reading, node: Node) -> Option<Located<Ulimit>> {
     let place = node.place;
     let one = |node: Node| {
         let written = section::text(reading, node, "ulimits")?;
-        let parse = |text: &str| if text == "-1" { Ok(None) } else { text.parse::<u64>().map(Some) };
+        let parse = |text: &str| if text == "-1" { Ok(None) } else { number(text).map(Some) };
         section::parsed(reading, &written, "ulimits", parse).map(|found| found.value)
     };
     if !matches!(node.value, Value::Map(_)) {
@@ -195,4 +222,27 @@ fn ulimit(reading: &Reading, node: Node) -> Option<Located<Ulimit>> {
         return None;
     }
     Some(Located::at(place, limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::{Bytes, Limit, Stated};
+
+    use super::*;
+
+    #[test]
+    fn a_stated_limit_is_not_raised_and_a_default_gives_way() {
+        let own = Limits {
+            memory: Some(Located::nowhere(16 << 30)),
+            processes: Some(Located::nowhere(10)),
+            ..Limits::default()
+        };
+        let mut profile = profile::Limits::default();
+        let force = own.in_force(&profile);
+        assert_eq!(force, LimitsInForce { memory: 16 << 30, millicpus: profile.cpu.amount.0, processes: 10 });
+        profile.memory = Limit { amount: Bytes(1 << 30), stated: Stated::CommandLine };
+        profile.pids.stated = Stated::CommandLine;
+        let force = own.in_force(&profile);
+        assert_eq!((force.memory, force.processes), (1 << 30, 10));
+    }
 }

@@ -22,17 +22,19 @@ mod limits;
 mod mounts;
 mod ports;
 mod rights;
-mod words_of_keys;
+mod simple;
+mod tmpfs;
 
 pub use command::argv;
 pub use depends::{Condition, Dependency};
 pub use health::{Health, HealthTest};
 pub use image::{Build, Dockerfile, Image, Platform, PlatformError, Pull};
-pub use limits::{Limits, Ulimit};
-pub use mounts::{Access, Mount, MountSource, Tmpfs};
+pub use limits::{Limits, LimitsInForce, Ulimit};
+pub use mounts::{Access, Mount, MountSource};
 pub use ports::{PortRange, Protocol};
 pub use rights::{ADDABLE_CAPABILITIES, Capability, CapabilityError, Dropped};
-pub use words_of_keys::Restart;
+pub use simple::Restart;
+pub use tmpfs::Tmpfs;
 
 /// Where a service is attached. Whatever this says, the profile's own network level holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +119,12 @@ impl Service {
         self.environment.iter().map(|(name, value)| (name.as_str(), value.value.as_str())).collect()
     }
 
+    /// The variables over those of the image, which are `NAME=VALUE` each.
+    pub fn environment_over(&self, image: &[String]) -> BTreeMap<String, String> {
+        let image = image.iter().filter_map(|entry| entry.split_once('='));
+        image.chain(self.variables()).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
     /// The command line, given the image's own entry point and command; see [`argv`].
     pub fn argv(&self, image_entrypoint: &[String], image_command: &[String]) -> Vec<String> {
         let own = |words: &Option<Located<Vec<String>>>| words.as_ref().map(|words| words.value.clone());
@@ -127,15 +135,25 @@ impl Service {
 /// Reads a service. `None` if it could not be, of which there are problems then, or if its profiles leave it out.
 pub(crate) fn read(reading: &Reading, name: ServiceName, node: Node) -> Option<Service> {
     *reading.service.borrow_mut() = Some(name.clone());
-    let service = read_keys(reading, name, node);
+    let (refused, ignored) = (reading.refused.borrow().len(), reading.ignored.borrow().len());
+    let service = read_keys(reading, name, node).and_then(|(service, left_out)| {
+        let Some(place) = left_out else { return Some(service) };
+        // What never starts weakens nothing, and need not be told piece by piece.
+        reading.refused.borrow_mut().truncate(refused);
+        reading.ignored.borrow_mut().truncate(ignored);
+        let why = "the whole service is left out: it starts only with a profile that nobody switches on";
+        reading.ignore(place, "profiles", why);
+        None
+    });
     *reading.service.borrow_mut() = None;
     service
 }
 
-fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<Service> {
+/// The service, and where it says that it is left out.
+fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<(Service, Option<Place>)> {
     let place = node.place;
     let mut keys = Section::open(reading, node, "a service", SERVICE_KEYS)?;
-    let left_out = words_of_keys::left_out(&mut keys);
+    let left_out = simple::left_out(&mut keys);
     let image = image::read(&mut keys);
     let limits = limits::read(&mut keys);
     rights::refuse_shared(&mut keys);
@@ -151,8 +169,8 @@ fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<Service
         command: command::read(&mut keys, "command"),
         environment: environment::read(&mut keys),
         working_dir: keys.parsed("working_dir", str::parse),
-        user: keys.parsed("user", words_of_keys::user),
-        hostname: keys.parsed("hostname", words_of_keys::host_name),
+        user: keys.parsed("user", simple::user),
+        hostname: keys.parsed("hostname", simple::host_name),
         init: keys.truth("init").unwrap_or(false),
         tty: keys.truth("tty").unwrap_or(false),
         stdin_open: keys.truth("stdin_open").unwrap_or(false),
@@ -167,13 +185,13 @@ fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<Service
         attachment: attachment::read(&mut keys),
         extra_hosts: attachment::extra_hosts(&mut keys),
         ports: ports::read(&mut keys),
-        restart: words_of_keys::restart(&mut keys),
-        stop_signal: keys.parsed("stop_signal", words_of_keys::signal),
+        restart: simple::restart(&mut keys),
+        stop_signal: keys.parsed("stop_signal", simple::signal),
         stop_grace_period: keys.parsed("stop_grace_period", crate::units::duration),
         marked_default: keys.truth("x-default").unwrap_or(false),
     };
     keys.finish();
-    (!left_out).then_some(service)
+    Some((service, left_out))
 }
 
 /// A list of texts.

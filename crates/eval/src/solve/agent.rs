@@ -7,6 +7,7 @@ use log::message::{ChatMessage, Said, ToolCall, ToolResult};
 use super::one_call::one;
 use super::{State, Stop, Work, generate};
 use crate::journal::unique;
+use crate::offered;
 use crate::score;
 use crate::task::Agent;
 use crate::tools::{Called, Tool};
@@ -16,17 +17,8 @@ const INSTRUCTIONS: &str = "You are to solve the task with the tools that you ha
 const CONTINUE: &str = "Go on with the next step. If you think that you are done, call `submit` with your answer.";
 const WRONG: &str = "That is not the right answer. Try again, and call `submit` when you have another.";
 
-/// Which tools an agent is offered: those that are granted and that it names; always a way to finish.
-fn offered(work: &Work<'_>, agent: &Agent) -> Vec<Tool> {
-    let named = |tool: &Tool| agent.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name()));
-    let mut tools: Vec<Tool> =
-        work.granted.iter().copied().filter(|tool| *tool != Tool::Submit).filter(named).collect();
-    tools.push(Tool::Submit);
-    tools
-}
-
 pub(super) async fn run(work: &Work<'_>, agent: &Agent, state: &mut State) -> Result<(), Stop> {
-    let tools = offered(work, agent);
+    let tools = offered::to_agent(work.granted, agent);
     let infos: Vec<_> = tools.iter().map(|tool| tool.info()).collect();
     let instructions = agent.instructions.clone().unwrap_or_else(|| INSTRUCTIONS.into());
     state.messages.insert(0, ChatMessage::system(instructions));

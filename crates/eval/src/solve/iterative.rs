@@ -12,17 +12,16 @@ use super::near::{self, Near};
 use super::prune::prune;
 use super::{State, Stop, Work, ask};
 use crate::journal::unique;
-use crate::task::{Iterative, Solver};
-use crate::tools::Tool;
+use crate::offered;
+use crate::task::Iterative;
 
 const INSTRUCTIONS: &str = "You work on the task in small steps, with the tools that you have. Nobody waits for a last one: \
     you are asked for the next step until your steps or your time are used up. Keep what matters in files or in your list, \
     and say in words what you have come to: your last words are your answer.";
 const CONTINUE: &str = "Go on with the next small step.";
 
-pub(super) async fn run(work: &Work<'_>, solver: &Solver, own: &Iterative, state: &mut State) -> Result<(), Stop> {
-    let offered = |tool: &Tool| *tool != Tool::Submit && solver.offers(tool.name());
-    let tools: Vec<Tool> = work.granted.iter().copied().filter(offered).collect();
+pub(super) async fn run(work: &Work<'_>, own: &Iterative, state: &mut State) -> Result<(), Stop> {
+    let tools = offered::to_iterative(work.granted, own);
     let infos: Vec<_> = tools.iter().map(|tool| tool.info()).collect();
     state.messages.insert(0, ChatMessage::system(own.instructions.clone().unwrap_or_else(|| INSTRUCTIONS.into())));
     let start = Instant::now();

@@ -220,7 +220,7 @@ async fn solve_all(work: &Work<'_>, state: &mut State) -> Result<(), Stop> {
                 choices::read(work.sample, state);
             }
             Solver::Agent(agent) => agent::run(work, agent, state).await?,
-            Solver::Iterative(own) => iterative::run(work, solver, own, state).await?,
+            Solver::Iterative(own) => iterative::run(work, own, state).await?,
         }
     }
     Ok(())

@@ -84,6 +84,8 @@ pub enum Network {
     Loopback,
     /// The same, but attempts land on listeners that are handed out for somebody outside to serve.
     Captured,
+    /// The same, but attempts land on listeners of the guest's own, which relays them over its control stream.
+    Relayed,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -161,6 +163,14 @@ pub(crate) fn room() -> Box<[u8]> {
 /// The next record and its descriptors, where it is a short one; `None` at the end.
 pub(crate) fn receive<R: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(R, Vec<OwnedFd>)>> {
     receive_into(socket, &mut [0; SHORT])
+}
+
+/// The next record and its descriptors, however long it is; `None` at the end.
+pub(crate) fn receive_long<R: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(R, Vec<OwnedFd>)>> {
+    let mut nothing = RecvAncillaryBuffer::default();
+    let look = RecvFlags::PEEK | RecvFlags::TRUNC;
+    let length = recvmsg(&socket, &mut [], &mut nothing, look)?.bytes;
+    receive_into(socket, &mut vec![0; length.min(MAX_PACKET)])
 }
 
 /// The next record and its descriptors; `None` at the end. One that is longer than `bytes` is an error.

@@ -1,4 +1,7 @@
 //! What the tests of sandboxes share.
+//!
+//! By default sandboxes are the embedded engine's. With `RINGFENCE_PROVIDER=docker` they are containers of the daemon that
+//! `DOCKER_HOST` names, of the image `RINGFENCE_IMAGE`; `RINGFENCE_USER` is whom its commands run as.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part; a test may stop at its own set-up")]
 
@@ -6,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use jail::cgroups::Limits;
 use jail::zygote::{Image, Mount, Network};
-use sandbox::{Completed, Containers, Exec, Outcome, Overflow, Request, Sandbox, SessionError, User};
+use sandbox::{
+    Completed, Containers, Exec, Kind as _, Outcome, Overflow, Request, Sandbox, SessionError, StartError, User,
+};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -29,18 +34,44 @@ pub(crate) fn request() -> Request {
     }
 }
 
-pub(crate) fn engine() -> Containers {
+/// The name of a run of its own.
+fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    Containers::start(format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))).unwrap()
+    format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(crate) fn engine() -> Containers {
+    Containers::start(unique()).unwrap()
+}
+
+/// Whether sandboxes are containers of a Docker daemon.
+pub(crate) fn is_docker() -> bool {
+    std::env::var("RINGFENCE_PROVIDER").is_ok_and(|provider| provider == "docker")
 }
 
 pub(crate) async fn create() -> Sandbox {
-    engine().create(request()).await.unwrap()
+    create_as(request()).await.unwrap()
+}
+
+/// A sandbox of whichever engine is tested. Docker has the image that the lane made, and no bound of what is written.
+pub(crate) async fn create_as(request: Request) -> Result<Sandbox, StartError> {
+    if !is_docker() {
+        return engine().create(request).await;
+    }
+    let endpoint = docker::Endpoint::find(&docker::Surroundings::of_this_process()).unwrap();
+    let engine = docker::Engine::connect(endpoint.clone(), docker::Patience::default()).await.unwrap();
+    let name = std::env::var("RINGFENCE_IMAGE").unwrap();
+    let image = engine.image(&name, docker::Pull::Never, &mut |_| ()).await.unwrap();
+    let Request { limits, mounts, network, .. } = request;
+    let request = docker::Request { limits, mounts, network, ..docker::Request::of(image.id) };
+    let patience = docker::Patience::default();
+    let kind = docker::Docker { endpoint, patience, request, copies_programs: false };
+    Ok(kind.start(&unique()).await?.make(sandbox::Variant::default()).await?.0)
 }
 
 pub(crate) async fn create_with_mount(source: &std::path::Path, target: &str, writable: bool) -> Sandbox {
     let mount = Mount { source: source.to_str().unwrap().into(), target: target.into(), writable };
-    engine().create(Request { mounts: vec![mount], ..request() }).await.unwrap()
+    create_as(Request { mounts: vec![mount], ..request() }).await.unwrap()
 }
 
 pub(crate) fn command(argv: &[&str]) -> Exec {
@@ -48,7 +79,7 @@ pub(crate) fn command(argv: &[&str]) -> Exec {
         argv: argv.iter().map(|argument| (*argument).to_owned()).collect(),
         env: Vec::new(),
         cwd: None,
-        user: User::Default,
+        user: std::env::var("RINGFENCE_USER").map_or(User::Default, User::Named),
         pty: None,
         timeout_ms: Some(20_000),
         max_output: None,

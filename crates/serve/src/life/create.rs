@@ -182,7 +182,7 @@ impl Builder {
                 (sandbox, served)
             }
         };
-        let view = sandbox.view();
+        let view = sandbox.hold();
         let cwd = workdir;
         let workdir = match &cwd {
             Some(workdir) => Some(workdir.clone()),

@@ -244,7 +244,9 @@ async fn listen(mut running: Running, terminal: Arc<Terminal>, stop: Cancellatio
             | Event::Pong
             | Event::Connected
             | Event::OutputEnd
-            | Event::DialFailed(..) => {
+            | Event::DialFailed(..)
+            | Event::Accepted(_)
+            | Event::Asked(_) => {
                 let why = "its guest answered a shell with something else".into();
                 view.end = Some(End::Gone(SessionError::Died(why)));
             }

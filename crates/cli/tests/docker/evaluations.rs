@@ -1,0 +1,87 @@
+//! `sandbox: docker` in tasks: phases share a container, and nothing of one lives on in the next.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::common::evaluation::{dump, ended, write};
+use crate::daemon::{DEBIAN, alone};
+
+#[test]
+fn a_phase_leaves_no_process_behind() {
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let task = format!(
+        r#"
+name: phases
+profile: T0.H1.N2
+sandbox: docker
+image: {DEBIAN}
+approval: ci
+tools: [bash, submit]
+model: mock/scripted
+solver: {{kind: agent, max_steps: 10}}
+scorer:
+  - kind: script
+    script: 'test -e /srv/of-agent && ! pgrep -f "sleep 4[0-9]*1" && ! pgrep -f "sleep 5[0-9]*1"'
+dataset:
+  - id: one
+    input: Go on.
+    target: done
+    setup: '(setsid sleep 4321 >/dev/null 2>&1 &); echo x > /srv/of-setup'
+    mock:
+      - {{tool_calls: [{{name: bash, arguments: {{command: 'cat /srv/of-setup; pgrep -fc "sleep 4[0-9]*1"; (setsid sleep 5321 >/dev/null 2>&1 &); touch /srv/of-agent'}}}}]}}
+      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}
+"#
+    );
+    let path = write(place.path(), "phases.yaml", &task);
+    let (code, result, err) = ended(place.path(), &[&path]);
+    assert_eq!(code, 0, "{err} {result}");
+    let log = dump(place.path(), result["log"].as_str().or(result["logs"][0].as_str()).unwrap());
+    let sample = &log["samples"][0];
+    let said = sample["messages"].to_string();
+    assert!(said.contains("x\\n0"), "what setup started is gone: {said}");
+    assert!(sample["scores"].to_string().contains("\"C\""), "{}", sample["scores"]);
+}
+
+#[test]
+fn forty_sandboxes_at_the_same_time_at_n1() {
+    let _alone = alone();
+    let count: usize = std::env::var("RINGFENCE_CONCURRENT").map_or(40, |count| count.parse().unwrap());
+    let place = tempfile::tempdir().unwrap();
+    let mut task = format!(
+        r"
+name: many
+profile: T0.H1.N1
+sandbox: docker
+image: {DEBIAN}
+approval: ci
+network: {{allow_domains: [example.org]}}
+limits: {{memory: 64MiB, pids: 64, time: 10m, tool_timeout: 5m}}
+tools: [bash, submit]
+model: mock/scripted
+solver: {{kind: agent, max_steps: 10}}
+scorer: includes
+dataset:
+"
+    );
+    for number in 0..count {
+        // Each waits until all are there: nobody ends before the last has begun.
+        writeln!(
+            task,
+            "  - id: s{number}\n    input: Go on.\n    target: done\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: 'curl -s -m 5 http://192.0.2.1/ || echo refused; sleep 20'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
+        )
+        .unwrap();
+    }
+    let path = write(place.path(), "many.yaml", &task);
+    let most = count.to_string();
+    let arguments = [path.as_str(), "--max-samples", &most, "--max-sandboxes", &most, "--dns-upstream", "127.0.0.1:9"];
+    let (code, result, err) = ended(place.path(), &arguments);
+    assert_eq!(code, 0, "{err} {result}");
+    let log = dump(place.path(), result["log"].as_str().or(result["logs"][0].as_str()).unwrap());
+    let samples = log["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), count);
+    let refused = |sample: &&Value| sample["messages"].to_string().contains("refused");
+    assert_eq!(samples.iter().filter(refused).count(), count);
+    crate::daemon::gone(std::time::Duration::from_mins(1));
+}

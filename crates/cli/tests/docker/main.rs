@@ -1,0 +1,11 @@
+//! Sandboxes of a Docker daemon, through the command as a user runs it. Run by `./test.sh docker`, which starts a daemon
+//! with the images that these tests name.
+#![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod daemon;
+mod evaluations;
+mod leftovers;
+mod runs;
+mod services;

@@ -1,0 +1,133 @@
+//! `ringfence run --provider docker`: what a command finds, and what is proven.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common;
+use crate::daemon::{DEBIAN, PLAIN, STATIC, docker, run};
+
+#[test]
+fn a_command_runs_with_its_own_exit_code_and_streams() {
+    let place = tempfile::tempdir().unwrap();
+    let (code, out, err) = run(place.path(), DEBIAN, &[], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((code, out.as_str()), (7, "out\n"), "{err}");
+    assert!(err.contains("err\n"), "{err}");
+    assert_eq!(run(place.path(), DEBIAN, &[], &["/no/such/program"]).0, 127);
+    let (code, _, err) = run(place.path(), DEBIAN, &["--timeout", "1"], &["sleep", "60"]);
+    assert_eq!(code, 124, "{err}");
+}
+
+#[test]
+fn the_image_says_who_runs_where_with_what() {
+    let place = tempfile::tempdir().unwrap();
+    let (code, out, err) = run(place.path(), PLAIN, &[], &[]);
+    assert_eq!((code, out.as_str()), (0, "said 1000 /srv there\n"), "{err}");
+    // The entry point stays, and the words are ours.
+    let (_, out, err) = run(place.path(), PLAIN, &["--user", "0", "--env", "PLACE=here"], &["id -u"]);
+    assert_eq!(out, "0\n", "{err}");
+}
+
+#[test]
+fn an_image_of_one_static_program_runs_it() {
+    let place = tempfile::tempdir().unwrap();
+    let (code, out, err) = run(place.path(), STATIC, &[], &["/busybox", "echo", "alone"]);
+    assert_eq!((code, out.as_str()), (0, "alone\n"), "{err}");
+    let (_, out, err) = run(place.path(), STATIC, &[], &["/busybox", "ls", "/.ringfence"]);
+    assert_eq!(out, "", "our programs are gone when the guest runs: {err}");
+}
+
+#[test]
+fn mounts_are_read_only_unless_they_are_granted() {
+    let place = tempfile::tempdir().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("file"), "there").unwrap();
+    let (read, write) = (format!("{}:/data", data.path().display()), format!("{}:/data:rw", data.path().display()));
+    let script = ["sh", "-c", "cat /data/file; echo new >/data/new"];
+    let (code, out, err) = run(place.path(), DEBIAN, &["--mount", &read], &script);
+    assert_eq!((code != 0, out.as_str()), (true, "there"), "{err}");
+    assert!(!data.path().join("new").exists());
+    let (code, _, err) = run(place.path(), DEBIAN, &["--mount", &write], &script);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(std::fs::read_to_string(data.path().join("new")).unwrap(), "new\n");
+    let socket = std::env::var("DOCKER_HOST").unwrap().trim_start_matches("unix://").to_owned();
+    let (code, _, err) = run(place.path(), DEBIAN, &["--mount", &format!("{socket}:/var/run/docker.sock")], &["true"]);
+    assert_ne!(code, 0, "never the daemon's own socket: {err}");
+}
+
+#[test]
+fn the_plan_names_the_image_by_its_id() {
+    let place = tempfile::tempdir().unwrap();
+    let id = docker(&["image", "inspect", "--format", "{{.Id}}", DEBIAN]);
+    let (code, out, err) = common::ringfence(
+        place.path(),
+        &["--json", "verify", "--fast", "--provider", "docker", "--image", &format!("docker:{DEBIAN}"), "T0.H1.N2"],
+    );
+    assert_eq!(code, 0, "{err} {out}");
+    let (code, _, err) = run(place.path(), &id, &[], &["true"]);
+    assert_eq!(code, 0, "by its id: {err}");
+}
+
+fn proven(profile: &str, image: &str) {
+    let place = tempfile::tempdir().unwrap();
+    let (code, out, err) =
+        common::ringfence(place.path(), &["--json", "verify", "--provider", "docker", "--image", image, profile]);
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|_| unreachable!("{err}"));
+    let not = |probe: &&Value| probe["verdict"] == "fail" || probe["verdict"] == "unknown";
+    let bad: Vec<&Value> = report["probes"].as_array().unwrap().iter().filter(not).collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    assert_eq!((code, &report["conclusion"]), (0, &Value::from("as_planned")), "{err}");
+    let passed = report["probes"].as_array().unwrap().iter().filter(|probe| probe["verdict"] == "pass").count();
+    assert!(passed > 40, "{passed} passed");
+}
+
+#[test]
+fn verify_passes_at_n1() {
+    proven("T0.H1.N1", DEBIAN);
+}
+
+#[test]
+fn verify_passes_at_n2() {
+    proven("T0.H1.N2", DEBIAN);
+}
+
+#[test]
+fn verify_passes_in_an_image_of_one_program() {
+    proven("T0.H1.N1", STATIC);
+}
+
+#[test]
+fn an_image_is_built_of_a_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("context");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("Dockerfile"), format!("FROM {STATIC}\nCOPY note /note\nENV KEPT=yes\n")).unwrap();
+    std::fs::write(directory.join("note"), "built").unwrap();
+    let image = format!("build:{}", directory.display());
+    let (code, out, err) = run(place.path(), &image, &[], &["/busybox", "sh", "-c", "cat /note; echo $KEPT"]);
+    assert_eq!((code, out.as_str()), (0, "builtyes\n"), "{err}");
+    std::fs::write(directory.join("Dockerfile"), "FROM scratch\nCOPY absent /\n").unwrap();
+    let (code, _, err) = run(place.path(), &image, &[], &["true"]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("building the image") && err.contains("absent"), "{err}");
+}
+
+#[test]
+fn a_host_service_on_every_address_is_not_reached_and_lookups_stay_inside() {
+    let place = tempfile::tempdir().unwrap();
+    let listener = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    listener.set_nonblocking(true).unwrap();
+    let script = format!(
+        "cat /etc/resolv.conf; for a in 127.0.0.1 172.17.0.1 198.18.0.1 198.18.0.2; do curl -s -m 2 http://$a:{port}/ && echo reached; done; true"
+    );
+    for profile in ["T0.H1.N2", "T0.H1.N1"] {
+        let (code, out, err) = run(place.path(), DEBIAN, &["--profile", profile], &["sh", "-c", &script]);
+        assert_eq!(code, 0, "{err}");
+        assert!(!out.contains("reached"), "{profile}: {out}");
+        let servers: Vec<&str> = out.lines().filter(|line| line.starts_with("nameserver")).collect();
+        assert_eq!(servers, ["nameserver 198.18.0.2"], "{out}");
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(listener.accept().is_err(), "nothing came");
+}
