@@ -132,6 +132,11 @@ impl Workshop for Bench {
         };
         // What is refused anyway is not fetched first.
         let (_, plan) = planned(wish.image.clone())?;
+        // A sandbox without the services that its plan has would be less than the plan says.
+        if !plan.services.is_empty() || plan.provider_config.is_some() {
+            let said = Problem::new("sandboxes with services or a Compose file are not served yet");
+            return Err(problem(&document.origin, said.hint("leave them out, or run the task with `ringfence eval`")));
+        }
         let opened = container::open_image(&document, wish.image.as_deref(), (plan.provider, Pull::default()));
         let (name, image) = opened.map_err(|error| {
             error.either(|error| problem("image", Problem::new(chain(&error))), |error| started(&error))
