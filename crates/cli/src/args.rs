@@ -12,6 +12,7 @@ use profile::{
 use receipt::KeyId;
 
 use crate::eval_args::{EvalArguments, RetryArguments, SetArguments};
+use crate::serve_args::ServeArguments;
 
 /// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
 #[derive(Debug, Parser)]
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Prove a profile on this host: probes from inside, and the profile that they show
     Verify(Box<ProveArguments>),
+    /// Serve sandboxes to other programs of this user, over HTTP
+    Serve(Box<ServeArguments>),
     /// Look after the sandboxes that run
     #[command(subcommand)]
     Sandbox(SandboxCommand),
@@ -264,6 +267,9 @@ pub(crate) struct RunArguments {
     /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Run the command in the default service of a Compose file, with all its services beside it; means docker
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub(crate) compose: Option<PathBuf>,
     /// When docker fetches the image: missing, never or always
     #[arg(long, value_name = "WHEN", default_value = "missing")]
     pub(crate) pull: Pull,
@@ -332,6 +338,9 @@ pub(crate) struct ProveArguments {
     /// name that the daemon knows, or build:DIR
     #[arg(long, value_parser = parse_text)]
     pub(crate) image: Option<String>,
+    /// Prove it for every service of a Compose file; means docker
+    #[arg(long, value_name = "FILE", conflicts_with = "image")]
+    pub(crate) compose: Option<PathBuf>,
     /// When docker fetches the image: missing, never or always
     #[arg(long, value_name = "WHEN", default_value = "missing")]
     pub(crate) pull: Pull,

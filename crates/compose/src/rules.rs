@@ -107,7 +107,10 @@ pub const SERVICE_KEYS: &[Rule] = &[
         "names and their addresses; `host-gateway` is left out with a record: no host is reachable",
     ),
     honoured("cap_add", "the capabilities that a sandbox keeps anyway; all else is refused"),
-    honoured("cap_drop", "capabilities, or ALL"),
+    honoured(
+        "cap_drop",
+        "capabilities, or ALL; those that a sandbox keeps are the guest's to work with, and stay with a record",
+    ),
     honoured("security_opt", "no-new-privileges, which is so anyway; all else is refused"),
     honoured("restart", "no, always, unless-stopped, on-failure[:TIMES]"),
     honoured("stop_signal", "a signal's name or number"),

@@ -19,6 +19,8 @@ const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 16;
 /// The deepest directory that is sent.
 const MAX_DEPTH: usize = 128;
+/// What instructions that are in no file are called in the archive.
+const INLINE: &str = ".ringfence.dockerfile";
 
 impl Engine {
     /// Builds an image by the daemon's own builder. `progress` is told what happens, a line at a time.
@@ -32,19 +34,24 @@ impl Engine {
         let failed = |why: String| DockerError::Build { directory: shown.clone(), why: Shown::new(&why) };
         let unread = |source| DockerError::Context { directory: shown.clone(), source };
         let ignored = Ignored::read(&build.directory, &build.dockerfile).map_err(unread)?;
-        if !build.directory.join(&build.dockerfile).is_file() {
+        if build.inline.is_none() && !build.directory.join(&build.dockerfile).is_file() {
             return Err(failed(format!("there is no {} in it", build.dockerfile)));
         }
         let options = BuildImageOptions {
-            dockerfile: build.dockerfile.clone(),
+            dockerfile: if build.inline.is_some() { INLINE.to_owned() } else { build.dockerfile.clone() },
+            buildargs: (!build.arguments.is_empty()).then(|| build.arguments.clone().into_iter().collect()),
+            target: build.target.clone().unwrap_or_default(),
+            nocache: build.no_cache,
+            networkmode: build.without_network.then(|| "none".to_owned()),
             rm: true,
             forcerm: true,
             pull: (pull == Pull::Always).then(|| "true".to_owned()),
             ..BuildImageOptions::default()
         };
         let (sender, receiver) = mpsc::channel(CHUNKS);
-        let directory = build.directory.clone();
-        let packing = tokio::task::spawn_blocking(move || pack(&directory, &ignored, Chunks::new(sender)));
+        let (directory, inline) = (build.directory.clone(), build.inline.clone());
+        let packing =
+            tokio::task::spawn_blocking(move || pack(&directory, &ignored, inline.as_deref(), Chunks::new(sender)));
         let chunks = stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
         let body = bollard::body_try_stream(chunks);
         let mut lines = Box::pin(self.client().build_image(options, None, Some(body)));
@@ -76,9 +83,15 @@ impl Engine {
 }
 
 /// Writes a directory as an archive: files, directories and links, and nothing else.
-fn pack(directory: &Path, ignored: &Ignored, to: Chunks) -> io::Result<()> {
+fn pack(directory: &Path, ignored: &Ignored, inline: Option<&str>, to: Chunks) -> io::Result<()> {
     let mut archive = tar::Builder::new(to);
     archive.follow_symlinks(false);
+    if let Some(text) = inline {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(u64::try_from(text.len()).unwrap_or(u64::MAX));
+        archive.append_data(&mut header, INLINE, text.as_bytes())?;
+    }
     let mut open = vec![(String::new(), 0)];
     while let Some((name, depth)) = open.pop() {
         if depth > MAX_DEPTH {
@@ -151,7 +164,7 @@ mod tests {
         let ignored = Ignored::read(place.path(), "Dockerfile").unwrap();
         let (sender, mut receiver) = mpsc::channel(CHUNKS);
         let directory = place.path().to_owned();
-        let packing = tokio::task::spawn_blocking(move || pack(&directory, &ignored, Chunks::new(sender)));
+        let packing = tokio::task::spawn_blocking(move || pack(&directory, &ignored, None, Chunks::new(sender)));
         let mut bytes = Vec::new();
         while let Some(chunk) = receiver.recv().await {
             bytes.extend(chunk.unwrap());

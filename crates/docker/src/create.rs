@@ -50,7 +50,12 @@ impl Workshop {
     }
 
     /// One more container, with its capture if one is asked for. Whatever fails removes it.
-    pub(crate) async fn create(&self, request: &Request, number: u32) -> Result<(Sandbox, Capture), StartError> {
+    pub(crate) async fn create(
+        &self,
+        request: &Request,
+        number: u32,
+        group: Option<&str>,
+    ) -> Result<(Sandbox, Capture), StartError> {
         let engine = &self.engine;
         // Descriptors do not come from another machine: there its guest listens, and relays.
         let elsewhere = Request { network: Network::Relayed, ..request.clone() };
@@ -68,7 +73,7 @@ impl Workshop {
         let awaited =
             (request.network == Network::Captured).then(|| Awaited::bind(&own.path().join("socket"))).transpose();
         let awaited = awaited.map_err(DockerError::Place)?;
-        let held = self.begin(request, number, &own).await?;
+        let held = self.begin(request, (number, group), &own).await?;
         let (output, input, said) = self.attach(&held.1).await?;
         let id = held.1.clone();
         let start =
@@ -108,10 +113,15 @@ impl Workshop {
     }
 
     /// Creates the container, with our programs in it.
-    async fn begin(&self, request: &Request, number: u32, own: &Own) -> Result<(Held, String), DockerError> {
+    async fn begin(
+        &self,
+        request: &Request,
+        (number, group): (u32, Option<&str>),
+        own: &Own,
+    ) -> Result<(Held, String), DockerError> {
         let engine = &self.engine;
         let copied = matches!(self.programs, Programs::Copied);
-        let body = request.body(self.labels(number), Supply { directory: own.path(), copied });
+        let body = request.body(self.labels(number), Supply { directory: own.path(), copied, group });
         let options =
             CreateContainerOptions { name: Some(format!("ringfence-{}-{number}", self.run)), ..Default::default() };
         let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };

@@ -1,8 +1,10 @@
 //! Images of a daemon: found, fetched or built there, and known by their id from then on.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::time::Duration;
 
-use bollard::models::ImageInspect;
+use bollard::models::{HealthConfig, ImageInspect};
 use bollard::query_parameters::CreateImageOptions;
 use futures_util::{Stream, StreamExt as _};
 use strangers::Shown;
@@ -50,6 +52,44 @@ pub struct Local {
     pub entrypoint: Vec<String>,
     /// What runs when nobody says what.
     pub command: Vec<String>,
+    /// The TCP ports that it says it serves.
+    pub exposed: Vec<u16>,
+    /// How its health is found out.
+    pub health: Option<Checked>,
+    /// The processor that it is for, such as `amd64`.
+    pub architecture: Option<String>,
+}
+
+/// How an image says that its health is found out; what is absent is as the Engine has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// `CMD` with a program and its words, or `CMD-SHELL` with a text.
+    pub test: Vec<String>,
+    /// How long between two tests.
+    pub interval: Option<Duration>,
+    /// How long a test may take.
+    pub timeout: Option<Duration>,
+    /// How many failures in a row are a failure.
+    pub retries: Option<u32>,
+    /// How long failures do not count.
+    pub start_period: Option<Duration>,
+}
+
+fn checked(config: HealthConfig) -> Option<Checked> {
+    let test = config.test.filter(|test| test.first().is_some_and(|first| first.starts_with("CMD")))?;
+    let time = |nanos: Option<i64>| u64::try_from(nanos?).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+    Some(Checked {
+        test,
+        interval: time(config.interval),
+        timeout: time(config.timeout),
+        retries: config.retries.and_then(|retries| u32::try_from(retries).ok()).filter(|retries| *retries > 0),
+        start_period: time(config.start_period),
+    })
+}
+
+/// `8080/tcp`.
+fn port(text: &str) -> Option<u16> {
+    text.strip_suffix("/tcp").unwrap_or(text).parse().ok()
 }
 
 /// A directory that an image is built of.
@@ -59,9 +99,32 @@ pub struct Build {
     pub directory: std::path::PathBuf,
     /// The file of instructions in it.
     pub dockerfile: String,
+    /// Instructions that are in no file; they count then.
+    pub inline: Option<String>,
+    /// Arguments.
+    pub arguments: BTreeMap<String, String>,
+    /// The stage to build; absent means the last.
+    pub target: Option<String>,
+    /// Whether nothing is taken from earlier builds.
+    pub no_cache: bool,
+    /// Whether what it runs has no network.
+    pub without_network: bool,
 }
 
 impl Build {
+    /// A directory with a file of instructions, and nothing special.
+    pub fn of(directory: impl Into<std::path::PathBuf>, dockerfile: impl Into<String>) -> Self {
+        Self {
+            directory: directory.into(),
+            dockerfile: dockerfile.into(),
+            inline: None,
+            arguments: BTreeMap::new(),
+            target: None,
+            no_cache: false,
+            without_network: false,
+        }
+    }
+
     /// Reads `build:DIRECTORY` or `build:DIRECTORY:DOCKERFILE`.
     pub fn parse(reference: &str) -> Option<Self> {
         let rest = reference.strip_prefix("build:")?;
@@ -69,7 +132,7 @@ impl Build {
             Some((directory, file)) if !file.contains('/') && !file.is_empty() => (directory, file),
             _ => (rest, "Dockerfile"),
         };
-        (!directory.is_empty()).then(|| Self { directory: directory.into(), dockerfile: dockerfile.to_owned() })
+        (!directory.is_empty()).then(|| Self::of(directory, dockerfile))
     }
 }
 
@@ -122,6 +185,9 @@ impl Engine {
             workdir: filled(config.working_dir),
             entrypoint: config.entrypoint.unwrap_or_default(),
             command: config.cmd.unwrap_or_default(),
+            exposed: config.exposed_ports.iter().flatten().filter_map(|text| port(text)).collect(),
+            health: config.healthcheck.and_then(checked),
+            architecture: filled(found.architecture),
         })
     }
 
@@ -157,9 +223,7 @@ mod tests {
 
     #[test]
     fn what_to_build() {
-        let build = |directory: &str, dockerfile: &str| {
-            Some(Build { directory: directory.into(), dockerfile: dockerfile.to_owned() })
-        };
+        let build = |directory: &str, dockerfile: &str| Some(Build::of(directory, dockerfile));
         assert_eq!(Build::parse("build:."), build(".", "Dockerfile"));
         assert_eq!(Build::parse("build:/a/b:Other.dockerfile"), build("/a/b", "Other.dockerfile"));
         assert_eq!(Build::parse("build:/a:b/c"), build("/a:b/c", "Dockerfile"));

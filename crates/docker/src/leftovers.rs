@@ -51,14 +51,12 @@ impl Engine {
         let options = ListContainersOptions { all: true, filters, ..Default::default() };
         let list = |client: bollard::Docker| async move { client.list_containers(Some(options)).await };
         let found = self.ask("list containers", list).await?;
-        let (own, now) = (place::owner(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
         let mut all = Vec::new();
         for container in found {
             let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
             // What the filter is for; a daemon that ignores it must not cost anybody a container.
             let Some(run) = labels.get(label::RUN).cloned() else { continue };
-            let alive = |run: &str| place::is_alive(run).map_err(DockerError::Place);
-            let owner = judge(&labels, &own, now, alive)?;
+            let owner = owner_of(&labels)?;
             let name = container.names.unwrap_or_default().into_iter().next().unwrap_or_default();
             all.push(Leftover { id, name: name.trim_start_matches('/').to_owned(), run, owner });
         }
@@ -75,6 +73,12 @@ impl Engine {
 /// Removes what dead runs left on this machine's own disk.
 pub fn forget_dead_runs() -> Result<(), DockerError> {
     place::clean_up().map_err(DockerError::Place)
+}
+
+/// Who something belongs to, by its labels, now.
+pub(crate) fn owner_of(labels: &HashMap<String, String>) -> Result<Owner, DockerError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    judge(labels, &place::owner(), now, |run| place::is_alive(run).map_err(DockerError::Place))
 }
 
 /// Who a container belongs to, by its labels. Only our own runs are judged by their locks.

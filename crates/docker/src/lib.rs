@@ -21,12 +21,13 @@ mod place;
 mod programs;
 mod request;
 mod survey;
+mod volumes;
 
 pub use endpoint::{Endpoint, EndpointError, Surroundings};
 pub use engine::{Engine, Patience};
 pub use error::DockerError;
-pub use images::{Build, Local, Pull};
+pub use images::{Build, Checked, Local, Pull};
 pub use leftovers::{Leftover, Owner, forget_dead_runs};
 pub use maker::Docker;
-pub use request::{KEPT, Request};
+pub use request::{KEPT, Request, Volume};
 pub use survey::{Survey, survey};

@@ -12,6 +12,7 @@ use crate::error::DockerError;
 use crate::place::Place;
 use crate::programs::Programs;
 use crate::request::Request;
+use crate::volumes::remove_volume;
 
 /// Containers of one kind, by one daemon.
 #[derive(Debug, Clone)]
@@ -67,11 +68,20 @@ impl Maker for Made {
                 request.limits = request.limits.map(|limits| Limits { memory, pids, ..limits });
             }
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            self.workshop.create(&request, number).await
+            self.workshop.create(&request, number, variant.group.as_deref()).await
         })
     }
 
     fn keeps_files(&self) -> bool {
         false
+    }
+
+    fn end_group<'a>(&'a self, group: &'a str) -> Pending<'a, ()> {
+        Box::pin(async move {
+            for name in self.request.volumes.iter().filter_map(|volume| volume.name_in(Some(group))) {
+                remove_volume(&self.workshop.engine, &name).await?;
+            }
+            Ok(())
+        })
     }
 }

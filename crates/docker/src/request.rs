@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bollard::models::{
     ContainerCreateBody, HealthConfig, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount,
-    MountBindOptions, MountBindOptionsPropagationEnum, MountType, ResourcesUlimits,
+    MountBindOptions, MountBindOptionsPropagationEnum, MountType, MountVolumeOptions, ResourcesUlimits,
 };
 use sandbox::{Limits, Network, enter};
 
@@ -39,6 +39,8 @@ pub(crate) struct Supply<'a> {
     pub(crate) directory: &'a Path,
     /// Whether our programs are copied in, and not shown from there.
     pub(crate) copied: bool,
+    /// The group after which its volumes are named; without one each is its own.
+    pub(crate) group: Option<&'a str>,
 }
 
 /// What says something of the host, and nothing that a program needs.
@@ -99,6 +101,27 @@ pub struct Request {
     pub hostname: String,
     /// Names and addresses of its `/etc/hosts`, as `NAME:ADDRESS`.
     pub hosts: Vec<String>,
+    /// Volumes that live as long as the group of the container.
+    pub volumes: Vec<Volume>,
+    /// Limits per process, soft and hard; -1 means without end. `core` and `nofile` are ours.
+    pub ulimits: BTreeMap<String, (i64, i64)>,
+    /// Bytes of memory that it keeps when memory gets scarce.
+    pub memory_kept: Option<u64>,
+}
+
+/// A volume of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The name by which containers of one group share it; `None`: it is the container's own.
+    pub name: Option<String>,
+    /// Where it is inside.
+    pub target: String,
+    /// Whether it may be written to.
+    pub writable: bool,
+    /// Only this part of it.
+    pub subpath: Option<String>,
+    /// Whether it begins with what the image has there.
+    pub filled: bool,
 }
 
 impl Request {
@@ -115,6 +138,9 @@ impl Request {
             shared_memory: None,
             hostname: "sandbox".into(),
             hosts: Vec::new(),
+            volumes: Vec::new(),
+            ulimits: BTreeMap::new(),
+            memory_kept: None,
         }
     }
 
@@ -124,6 +150,7 @@ impl Request {
 
     /// What the Engine is told.
     pub(crate) fn body(&self, labels: HashMap<String, String>, supply: Supply<'_>) -> ContainerCreateBody {
+        let volumes = self.volumes.iter().map(|volume| volume.mount(&labels, supply.group)).collect();
         let programs = if supply.copied { COPIES } else { INSIDE };
         let orders = enter::Orders {
             capture: match self.network {
@@ -154,12 +181,12 @@ impl Request {
             // A check of the image's would be a command of the workload's that nobody asked for.
             healthcheck: Some(HealthConfig { test: Some(vec!["NONE".into()]), ..HealthConfig::default() }),
             labels: Some(labels),
-            host_config: Some(self.host_config(supply)),
+            host_config: Some(self.host_config(supply, volumes)),
             ..ContainerCreateBody::default()
         }
     }
 
-    fn host_config(&self, supply: Supply<'_>) -> HostConfig {
+    fn host_config(&self, supply: Supply<'_>, volumes: Vec<Mount>) -> HostConfig {
         let texts = |all: &[&str]| Some(all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
         let (memory, pids, cpu) = match self.limits {
@@ -174,6 +201,12 @@ impl Request {
             soft: Some(amount),
             hard: Some(amount),
         };
+        let asked = self.ulimits.iter().filter(|(name, _)| !matches!(name.as_str(), "core" | "nofile"));
+        let asked = asked.map(|(name, (soft, hard))| ResourcesUlimits {
+            name: Some(name.clone()),
+            soft: Some(*soft),
+            hard: Some(*hard),
+        });
         let settings = self.is_captured().then(settings);
         HostConfig {
             network_mode: Some("none".into()),
@@ -192,8 +225,9 @@ impl Request {
             memory_swap: memory,
             nano_cpus: cpu.map(|millis| millis.saturating_mul(1_000_000)),
             pids_limit: pids,
-            ulimits: Some(vec![ulimit("core", 0), ulimit("nofile", 4096)]),
-            mounts: Some(own.into_iter().chain(granted).collect()),
+            memory_reservation: self.memory_kept.map(signed),
+            ulimits: Some([ulimit("core", 0), ulimit("nofile", 4096)].into_iter().chain(asked).collect()),
+            mounts: Some(own.into_iter().chain(granted).chain(volumes).collect()),
             tmpfs: Some(self.tmpfs.clone().into_iter().collect()),
             shm_size: self.shared_memory.map(signed),
             readonly_rootfs: Some(self.read_only),
@@ -206,6 +240,30 @@ impl Request {
             readonly_paths: texts(&READ_ONLY),
             runtime: self.runtime.clone(),
             ..HostConfig::default()
+        }
+    }
+}
+
+impl Volume {
+    /// What the Engine calls it; `None` where it is the container's own.
+    pub(crate) fn name_in(&self, group: Option<&str>) -> Option<String> {
+        Some(format!("ringfence-{}-{}", group?, self.name.as_ref()?))
+    }
+
+    /// The Engine makes it with the first container that names it, and labels it then.
+    fn mount(&self, labels: &HashMap<String, String>, group: Option<&str>) -> Mount {
+        Mount {
+            typ: Some(MountType::VOLUME),
+            source: self.name_in(group),
+            target: Some(self.target.clone()),
+            read_only: Some(!self.writable),
+            volume_options: Some(MountVolumeOptions {
+                no_copy: Some(!self.filled),
+                labels: Some(labels.clone()),
+                subpath: self.subpath.clone(),
+                ..MountVolumeOptions::default()
+            }),
+            ..Mount::default()
         }
     }
 }
@@ -241,14 +299,17 @@ mod tests {
 
     fn body(request: &Request) -> serde_json::Value {
         let labels = HashMap::from([(label::RUN.to_owned(), "r".to_owned())]);
-        serde_json::to_value(request.body(labels, Supply { directory: Path::new("/p"), copied: false })).unwrap()
+        serde_json::to_value(
+            request.body(labels, Supply { directory: Path::new("/p"), copied: false, group: Some("g") }),
+        )
+        .unwrap()
     }
 
     #[test]
     fn programs_that_are_copied_are_not_covered_by_the_socket() {
         for (network, mounts) in [(Network::Captured, 1), (Network::Relayed, 0), (Network::Loopback, 0)] {
             let request = Request { network, ..Request::of("x") };
-            let supply = Supply { directory: Path::new("/p"), copied: true };
+            let supply = Supply { directory: Path::new("/p"), copied: true, group: None };
             let told = serde_json::to_value(request.body(HashMap::new(), supply)).unwrap();
             assert_eq!(told["Entrypoint"], serde_json::json!(["/.ringfence-programs/enter"]));
             assert_eq!(told["HostConfig"]["Mounts"].as_array().unwrap().len(), mounts);
@@ -302,6 +363,23 @@ mod tests {
             let refuses = told["Cmd"].as_array().unwrap().contains(&"writes-outside".into());
             assert_eq!(refuses, writable, "no setuid bits on the host's files");
         }
+    }
+
+    #[test]
+    fn volumes_are_named_after_their_group_and_labelled_as_ours() {
+        let volume = |name: Option<&str>| Volume {
+            name: name.map(str::to_owned),
+            target: "/v".into(),
+            writable: true,
+            subpath: None,
+            filled: true,
+        };
+        let told = body(&Request { volumes: vec![volume(Some("data")), volume(None)], ..Request::of("x") });
+        let mounts = told["HostConfig"]["Mounts"].as_array().unwrap();
+        assert_eq!(mounts[1]["Type"], "volume");
+        assert_eq!(mounts[1]["Source"], "ringfence-g-data");
+        assert_eq!(mounts[1]["VolumeOptions"]["Labels"][label::RUN], "r");
+        assert!(mounts[2]["Source"].is_null(), "the container's own ends with it");
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Audit {
                     kind @ ("network"
                     | "network_totals"
                     | "sandbox"
+                    | "service"
                     | "file_tools"
                     | "web_search"
                     | "provider_tool_totals"),

@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use egress::{Asked, Attachment, Counters, Decider, GatewayError, GatewayProcess, Notice, Outcome, Record, Settings};
+use egress::{
+    Asked, Attachment, Counters, Decider, GatewayError, GatewayProcess, Neighbour, Neighbours, Notice, Outcome, Record,
+    Settings,
+};
 use profile::Egress;
 use sandbox::Capture;
 use serde_json::json;
@@ -18,6 +21,8 @@ const MOST_EVENTS: u64 = 10_000;
 
 struct Watcher {
     journal: Journal,
+    /// Whose network it is, where a sample has several.
+    service: Option<String>,
     events: u64,
     lost: watch::Sender<Option<String>>,
     attachment: Option<u32>,
@@ -73,10 +78,21 @@ impl Network {
         capture: Capture,
         journal: &Journal,
     ) -> Result<Served, GatewayError> {
+        self.attach_as(name, None, journal, self.gateway.attach(name, egress, capture)).await
+    }
+
+    async fn attach_as(
+        &self,
+        name: &str,
+        service: Option<&str>,
+        journal: &Journal,
+        attaching: impl Future<Output = Result<Attachment, GatewayError>>,
+    ) -> Result<Served, GatewayError> {
         let (tell, lost) = watch::channel(lock(&self.table).gone.clone());
-        let watcher = Watcher { journal: journal.clone(), events: 0, lost: tell, attachment: None, gate: None };
+        let (journal, service) = (journal.clone(), service.map(str::to_owned));
+        let watcher = Watcher { journal, service, events: 0, lost: tell, attachment: None, gate: None };
         lock(&self.table).watchers.insert(name.to_owned(), watcher);
-        let attached = self.gateway.attach(name, egress, capture).await;
+        let attached = attaching.await;
         let mut table = lock(&self.table);
         match attached {
             Ok(attachment) => {
@@ -110,6 +126,58 @@ impl Network {
         lock(&self.table).watchers.remove(&served.name);
         counters
     }
+}
+
+/// The networks of one sample's services; their records become events of its journal.
+pub(crate) struct Services<'a> {
+    pub(crate) network: &'a Network,
+    /// Whose they are: part of the names in records.
+    pub(crate) sample: String,
+    pub(crate) journal: &'a Journal,
+}
+
+impl stack::Gateway for Services<'_> {
+    type Served = Served;
+
+    async fn attach(
+        &self,
+        service: &str,
+        egress: &Egress,
+        capture: Capture,
+        neighbours: Vec<Neighbour>,
+        through: Arc<dyn Neighbours>,
+    ) -> Result<Served, GatewayError> {
+        let name = format!("{}/{service}", self.sample);
+        let attaching = self.network.gateway.attach_among(&name, egress, capture, neighbours, through);
+        self.network.attach_as(&name, Some(service), self.journal, attaching).await
+    }
+
+    async fn replace(&self, served: &Served, egress: &Egress) -> Result<(), GatewayError> {
+        self.network.replace(served, egress).await
+    }
+
+    async fn detach(&self, service: &str, served: Served) {
+        if let Some(counters) = self.network.detach(served).await {
+            self.journal.info(totals(Some(service), counters));
+        }
+    }
+}
+
+/// What came together in a network, for the log.
+pub(crate) fn totals(service: Option<&str>, counters: Counters) -> serde_json::Value {
+    let mut totals = json!({
+        "kind": "network_totals",
+        "queries": counters.queries,
+        "connections": counters.connections,
+        "refused": counters.refused,
+        "sent": counters.sent,
+        "received": counters.received,
+        "records_lost": counters.lost,
+    });
+    if let Some(service) = service {
+        totals["service"] = json!(service);
+    }
+    totals
 }
 
 /// Has the sample's own gate decide; the gateway asks only where a name is neither listed nor denied.
@@ -170,7 +238,11 @@ impl Watcher {
     fn hear(&mut self, record: &Record) {
         self.events += 1;
         if self.events <= MOST_EVENTS {
-            self.journal.info(json!({"kind": "network", "record": record}));
+            let mut event = json!({"kind": "network", "record": record});
+            if let Some(service) = &self.service {
+                event["service"] = json!(service);
+            }
+            self.journal.info(event);
         } else if self.events == MOST_EVENTS + 1 {
             self.journal.info(json!({"kind": "network", "more": "further records of this sample are only counted"}));
         }

@@ -9,12 +9,11 @@ use sandbox::{Exec, Outcome, Overflow, Sandbox, Snapshot, System, User};
 use serde_json::json;
 
 use crate::journal::{Journal, now};
-use crate::network::Served;
-use crate::place::{Place, Places};
+use crate::place::{Place, Places, Watched};
 use crate::sample::Shared;
 use crate::score::{self, Panel};
 use crate::solve::{State, Stop};
-use crate::task::{FileContent, Sample, Scorer};
+use crate::task::{FileContent, Sample, Scorer, of_service};
 
 /// How long a setup script may take.
 const SETUP: Duration = Duration::from_mins(5);
@@ -36,7 +35,12 @@ pub(crate) async fn set_up(
             FileContent::Text(text) => text.clone().into_bytes(),
             FileContent::Host(file) => std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?,
         };
-        place.sandbox.write_file(path, &bytes, 0o644).await.map_err(|error| format!("{path}: {error}"))?;
+        let (service, inside) = of_service(path);
+        let Some(sandbox) = place.sandbox_of(service) else {
+            let _ = places.leave(place, journal).await;
+            return Err(format!("{path}: there is no such service"));
+        };
+        sandbox.write_file(inside, &bytes, 0o644).await.map_err(|error| format!("{path}: {error}"))?;
         journal.event(What::Sandbox {
             action: "write_file".into(),
             cmd: None,
@@ -49,16 +53,20 @@ pub(crate) async fn set_up(
         });
     }
     let Some(script) = &sample.setup else {
-        places.advance(&place, Phase::Agent).await.map_err(text)?;
+        if places.is_untouched(&place).map_err(text)? {
+            places.advance(&place, Phase::Agent, journal).await.map_err(text)?;
+        } else {
+            places.clear(&mut place, Phase::Agent, journal).await.map_err(text)?;
+        }
         return Ok((place, None));
     };
-    let (sandbox, served) = place.parts();
-    if let Err(why) = watched(served, run_setup(sandbox, script, journal)).await {
+    let (sandbox, networks) = place.parts();
+    if let Err(why) = watched(networks, run_setup(sandbox, script, journal)).await {
         let _ = places.leave(place, journal).await;
         return Err(why);
     }
     if places.clears_up() {
-        places.clear(&place, Phase::Agent, journal).await.map_err(text)?;
+        places.clear(&mut place, Phase::Agent, journal).await.map_err(text)?;
         return Ok((place, None));
     }
     if !places.has_snapshots() {
@@ -71,13 +79,10 @@ pub(crate) async fn set_up(
 }
 
 /// Does something in a place, unless nothing watches its network any more: then whatever it came to counts for nothing.
-async fn watched<T>(
-    mut served: Option<&mut Served>,
-    work: impl Future<Output = Result<T, String>>,
-) -> Result<T, String> {
+async fn watched<T>(mut networks: Watched<'_>, work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     tokio::select! {
         done = work => done,
-        why = Place::lost(&mut served) => Err(format!("capture_lost: {why}")),
+        why = networks.lost() => Err(format!("capture_lost: {why}")),
     }
 }
 
@@ -124,11 +129,11 @@ pub(crate) async fn score_all(
     let scripted = shared.task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }));
     let mut scene: Option<Snapshot> = None;
     let mut kept: Option<Place> = None;
-    if let (Some(places), Some(place)) = (&shared.places, place) {
+    if let (Some(places), Some(mut place)) = (&shared.places, place) {
         if scripted && !failed && places.has_snapshots() {
             scene = Some(places.freeze(place, journal).await.map_err(text)?);
         } else if scripted && !failed && places.clears_up() {
-            places.clear(&place, Phase::Score, journal).await.map_err(text)?;
+            places.clear(&mut place, Phase::Score, journal).await.map_err(text)?;
             kept = Some(place);
         } else {
             places.leave(place, journal).await.map_err(text)?;
@@ -160,11 +165,11 @@ pub(crate) async fn score_all(
                     None => places.enter(Phase::Score, name, scene.as_ref(), system, journal).await.map_err(text)?,
                 };
                 let timeout = Duration::from_millis(*timeout);
-                let (sandbox, served) = place.parts();
-                let judged = watched(served, score::by_script(sandbox, script, timeout, sample, state)).await;
+                let (sandbox, networks) = place.parts();
+                let judged = watched(networks, score::by_script(sandbox, script, timeout, sample, state)).await;
                 if places.clears_up() && judged.is_ok() {
                     // For the next scorer: it sees the same files, and nothing that this one left running.
-                    places.clear(&place, Phase::Score, journal).await.map_err(text)?;
+                    places.clear(&mut place, Phase::Score, journal).await.map_err(text)?;
                     kept = Some(place);
                 } else {
                     places.leave(place, journal).await.map_err(text)?;

@@ -3,17 +3,25 @@
 //! Each phase has its own network rules. What a phase leaves running ends with it: the next begins with its files in a
 //! sandbox of its own. A phase that ran nothing leaves nothing running, and is not worth a sandbox of its own. Where files cannot be
 //! kept, one sandbox serves all phases, and every process in it is ended between them.
+//!
+//! A sample can have several sandboxes, its services: the agent works in the default one, and the others go on from phase to
+//! phase with at most the phase's network.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use profile::{Egress, Phase, Plan, Provider};
 use sandbox::{Capture, Maker, Pool, Sandbox, Snapshot, StartError, System, Variant};
+use serde_json::json;
+use stack::{Blueprint, Running, Stack, StackError, Start};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::approval::Gate;
 use crate::journal::Journal;
-use crate::network::{Network, Served};
+use crate::network::{Network, Served, Services, totals};
 
 /// Why there is no place to work in.
 #[derive(Debug, Error)]
@@ -30,6 +38,9 @@ pub enum PlaceError {
     /// A phase could not be ended.
     #[error("the processes of a phase could not be ended")]
     Session(#[from] sandbox::SessionError),
+    /// A service of the sample is not there.
+    #[error(transparent)]
+    Stack(#[from] StackError),
     /// A phase without rules.
     #[error("the plan has no network for the phase {0}")]
     NoPlan(&'static str),
@@ -46,7 +57,24 @@ pub(crate) struct Places {
 enum Kind {
     Local,
     Made(Box<Engine>),
+    Stacked(Box<Stacked>),
 }
+
+/// Samples that are several sandboxes.
+struct Stacked {
+    stack: Stack,
+    network: Network,
+    next: AtomicU64,
+}
+
+/// How sandboxes are made: of one kind, or several of several kinds.
+pub(crate) enum Making {
+    One(Arc<dyn sandbox::Kind>),
+    Several(Blueprint),
+}
+
+/// How long the services of a sample may take until they are ready.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 struct Engine {
     maker: Arc<dyn Maker>,
@@ -58,6 +86,8 @@ struct Engine {
 pub(crate) struct Place {
     pub(crate) sandbox: Sandbox,
     served: Option<Served>,
+    /// The services that it is one of; they hold it, and what is above is a second hold on the default one.
+    services: Option<Running<Served>>,
     _slot: Option<OwnedSemaphorePermit>,
 }
 
@@ -66,14 +96,19 @@ impl Places {
     pub(crate) async fn open(
         plan: Arc<Plan>,
         run: &str,
-        kind: Option<Arc<dyn sandbox::Kind>>,
+        making: Option<Making>,
         most: usize,
         warm: usize,
         (settings, asking): (egress::Settings, bool),
     ) -> Result<Self, PlaceError> {
-        let kind = match (plan.provider, kind) {
+        let kind = match (plan.provider, making) {
             (Provider::Local, _) => Kind::Local,
-            (_, Some(kind)) => {
+            (_, Some(Making::Several(blueprint))) => {
+                let stack = Stack::open(blueprint, run).await?;
+                let network = Network::start(settings, asking).await?;
+                Kind::Stacked(Box::new(Stacked { stack, network, next: AtomicU64::new(1) }))
+            }
+            (_, Some(Making::One(kind))) => {
                 let maker = kind.start(run).await?;
                 let network = if kind.is_captured() { Some(Network::start(settings, asking).await?) } else { None };
                 let pool = Pool::new(Arc::clone(&maker), warm.min(most));
@@ -91,6 +126,7 @@ impl Places {
     fn network(&self) -> Option<&Network> {
         match &self.kind {
             Kind::Made(engine) => engine.network.as_ref(),
+            Kind::Stacked(stacked) => Some(&stacked.network),
             Kind::Local => None,
         }
     }
@@ -102,7 +138,11 @@ impl Places {
 
     /// Whether one sandbox serves all phases, and ends its processes between them.
     pub(crate) fn clears_up(&self) -> bool {
-        matches!(&self.kind, Kind::Made(engine) if !engine.maker.keeps_files())
+        match &self.kind {
+            Kind::Made(engine) => !engine.maker.keeps_files(),
+            Kind::Stacked(_) => true,
+            Kind::Local => false,
+        }
     }
 
     fn egress(&self, phase: Phase) -> Result<&Egress, PlaceError> {
@@ -122,20 +162,26 @@ impl Places {
         let before = journal.elapsed();
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
         journal.waited(journal.elapsed().saturating_sub(before));
+        if let Kind::Stacked(stacked) = &self.kind {
+            return self.enter_services(stacked, phase, sample, journal, slot).await;
+        }
         let (sandbox, capture) = match &self.kind {
-            Kind::Local => (sandbox::start_local().await?, None),
+            Kind::Stacked(_) | Kind::Local => (sandbox::start_local().await?, None),
             Kind::Made(engine) => {
                 let Engine { maker, pool, .. } = engine.as_ref();
                 let (sandbox, capture) = match from {
                     None => pool.claim().await?,
-                    Some(from) => maker.make(Variant { begin_with: Some(from.clone()), system, bounds: None }).await?,
+                    Some(from) => {
+                        let begin_with = Some(from.clone());
+                        maker.make(Variant { begin_with, system, ..Variant::default() }).await?
+                    }
                 };
                 (sandbox, Some(capture))
             }
         };
         let served = self.serve(phase, sample, capture, journal).await?;
-        journal.info(serde_json::json!({"kind": "sandbox", "action": "start", "phase": phase.name()}));
-        Ok(Place { sandbox, served, _slot: slot })
+        journal.info(json!({"kind": "sandbox", "action": "start", "phase": phase.name()}));
+        Ok(Place { sandbox, served, services: None, _slot: slot })
     }
 
     async fn serve(
@@ -150,25 +196,72 @@ impl Places {
         Ok(Some(network.attach(&name, self.egress(phase)?, capture, journal).await?))
     }
 
-    /// The next phase in the same sandbox: only where nothing ran in it.
-    pub(crate) async fn advance(&self, place: &Place, phase: Phase) -> Result<(), PlaceError> {
-        if let (Some(network), Some(served)) = (self.network(), &place.served) {
-            network.replace(served, self.egress(phase)?).await?;
+    /// All services of a sample, in this phase.
+    async fn enter_services(
+        &self,
+        stacked: &Stacked,
+        phase: Phase,
+        sample: &str,
+        journal: &Journal,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Result<Place, PlaceError> {
+        let writer = journal.clone();
+        let start = Start {
+            group: format!("{}-{}", self.run, stacked.next.fetch_add(1, Ordering::Relaxed)),
+            // A scorer judges what was left: nothing of the sample's begins anew.
+            default_process: phase != Phase::Score,
+            default_egress: self.egress(phase)?.clone(),
+            patience: PATIENCE,
+            told: Arc::new(move |event| writer.info(told(event))),
+        };
+        let running = stacked.stack.start(&self.lines(stacked, sample, journal), &start).await?;
+        let missing = || StackError::Unknown { service: running.default_name().to_owned() };
+        let sandbox = running.default().ok_or_else(missing)?.hold();
+        journal.info(json!({"kind": "sandbox", "action": "start", "phase": phase.name()}));
+        Ok(Place { sandbox, served: None, services: Some(running), _slot: slot })
+    }
+
+    fn lines<'a>(&self, stacked: &'a Stacked, sample: &str, journal: &'a Journal) -> Services<'a> {
+        Services { network: &stacked.network, sample: format!("{}/{sample}", self.run), journal }
+    }
+
+    /// The next phase in the same sandbox: only where nothing ran in it, or what ran had no more than it will have.
+    pub(crate) async fn advance(&self, place: &Place, phase: Phase, journal: &Journal) -> Result<(), PlaceError> {
+        let egress = self.egress(phase)?;
+        if let (Kind::Stacked(stacked), Some(running)) = (&self.kind, &place.services) {
+            running.narrow(&self.lines(stacked, "", journal), egress, egress).await?;
+        } else if let (Some(network), Some(served)) = (self.network(), &place.served) {
+            network.replace(served, egress).await?;
         }
         Ok(())
     }
 
-    /// Ends a phase in a sandbox that serves the next one too: no process and no connection of it lives on.
-    pub(crate) async fn clear(&self, place: &Place, next: Phase, journal: &Journal) -> Result<(), PlaceError> {
-        place.sandbox.session().end_all().await?;
-        self.advance(place, next).await?;
-        journal.info(serde_json::json!({"kind": "sandbox", "action": "end_all", "next": next.name()}));
+    /// Whether a place that nothing was done in can go on to the agent's phase as it is: a service's own process may run in
+    /// it, and must not have been able to reach more than it will.
+    pub(crate) fn is_untouched(&self, place: &Place) -> Result<bool, PlaceError> {
+        let (setup, agent) = (self.egress(Phase::Setup)?, self.egress(Phase::Agent)?);
+        Ok(place.services.is_none() || setup.is_within(agent))
+    }
+
+    /// Ends a phase in a sandbox that serves the next one too: no process and no connection of it lives on. Other services
+    /// of the sample go on, with at most the next phase's network.
+    pub(crate) async fn clear(&self, place: &mut Place, next: Phase, journal: &Journal) -> Result<(), PlaceError> {
+        match &mut place.services {
+            Some(running) => running.clear().await?,
+            None => place.sandbox.session().end_all().await?,
+        }
+        self.advance(place, next, journal).await?;
+        if let Some(running) = place.services.as_mut().filter(|_| next == Phase::Agent) {
+            running.resume();
+        }
+        journal.info(json!({"kind": "sandbox", "action": "end_all", "next": next.name()}));
         Ok(())
     }
 
     /// Who is asked from now on about names that no rule lists.
     pub(crate) fn ask(&self, place: &Place, gate: Option<Arc<Gate>>) {
-        if let (Some(network), Some(served)) = (self.network(), &place.served) {
+        let served = place.services.as_ref().map_or(place.served.as_ref(), Running::default_served);
+        if let (Some(network), Some(served)) = (self.network(), served) {
             network.ask(served, gate);
         }
     }
@@ -183,7 +276,10 @@ impl Places {
 
     /// Ends a place.
     pub(crate) async fn leave(&self, place: Place, journal: &Journal) -> Result<(), PlaceError> {
-        let Place { sandbox, served, .. } = place;
+        let Place { sandbox, served, services, .. } = place;
+        if let (Kind::Stacked(stacked), Some(mut running)) = (&self.kind, services) {
+            return Ok(running.end(&stacked.stack, &self.lines(stacked, "", journal)).await?);
+        }
         let stopped = sandbox.stop().await;
         self.leave_network(served, journal).await;
         Ok(stopped?)
@@ -192,15 +288,7 @@ impl Places {
     async fn leave_network(&self, served: Option<Served>, journal: &Journal) {
         let (Some(network), Some(served)) = (self.network(), served) else { return };
         if let Some(counters) = network.detach(served).await {
-            journal.info(serde_json::json!({
-                "kind": "network_totals",
-                "queries": counters.queries,
-                "connections": counters.connections,
-                "refused": counters.refused,
-                "sent": counters.sent,
-                "received": counters.received,
-                "records_lost": counters.lost,
-            }));
+            journal.info(totals(None, counters));
         }
     }
 
@@ -209,21 +297,53 @@ impl Places {
         match self.kind {
             Kind::Local => Ok(()),
             Kind::Made(engine) => Ok(engine.pool.close().await?),
+            Kind::Stacked(stacked) => Ok(stacked.stack.close().await?),
         }
     }
 }
 
-impl Place {
-    /// Resolves when nothing watches its network any more; it must end then.
-    pub(crate) async fn lost(served: &mut Option<&mut Served>) -> String {
-        match served {
-            Some(served) => served.lost().await,
-            None => std::future::pending().await,
-        }
+/// What happened with a service, for the log.
+fn told(event: &stack::Event) -> serde_json::Value {
+    let mut told = json!(event);
+    told["kind"] = json!("service");
+    told
+}
+
+/// The networks of a place, which must be served while anything runs in it.
+pub(crate) struct Watched<'a>(Vec<&'a mut Served>);
+
+impl Watched<'_> {
+    /// Of no place at all.
+    pub(crate) fn nothing() -> Self {
+        Self(Vec::new())
     }
 
+    /// Resolves when nothing watches one of them any more; the place must end then.
+    pub(crate) async fn lost(&mut self) -> String {
+        let mut all: Vec<_> = self.0.iter_mut().map(|served| Box::pin(served.lost())).collect();
+        std::future::poll_fn(|context| {
+            let lost = all.iter_mut().find_map(|one| match one.as_mut().poll(context) {
+                Poll::Ready(why) => Some(why),
+                Poll::Pending => None,
+            });
+            lost.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+impl Place {
     /// Its sandbox, and what to watch while something runs in it.
-    pub(crate) fn parts(&mut self) -> (&Sandbox, Option<&mut Served>) {
-        (&self.sandbox, self.served.as_mut())
+    pub(crate) fn parts(&mut self) -> (&Sandbox, Watched<'_>) {
+        let of_services = self.services.iter_mut().flat_map(|running| running.served().map(|(_, served)| served));
+        (&self.sandbox, Watched(self.served.iter_mut().chain(of_services).collect()))
+    }
+
+    /// The sandbox of a service; without a name the agent's.
+    pub(crate) fn sandbox_of(&self, service: Option<&str>) -> Option<&Sandbox> {
+        match (service, &self.services) {
+            (None, _) | (Some("default"), None) => Some(&self.sandbox),
+            (Some(name), services) => services.as_ref()?.sandbox(name),
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::fail_on::FailOn;
 use crate::invocation::Invocation;
 use crate::journal::{now, unique};
 use crate::model::Models;
-use crate::place::{PlaceError, Places};
+use crate::place::{Making, PlaceError, Places};
 use crate::sample::{self, Ended, Shared};
 use crate::score::{self, Judged};
 use crate::solve::Spent;
@@ -71,6 +71,8 @@ pub struct Job {
     pub plan: Plan,
     /// A sandbox of the plan, where containers are wanted.
     pub kind: Option<Arc<dyn sandbox::Kind>>,
+    /// The services of a sample, where it has several; `kind` is the default one's.
+    pub services: Option<stack::Blueprint>,
     /// Who answers.
     pub models: Models,
     /// What the agent's commands find set.
@@ -218,7 +220,8 @@ pub async fn evaluate(
         let most = job.settings.max_sandboxes.max(1);
         let warm = most.min(total).min(4);
         let run = format!("eval-{}-{}", std::process::id(), &eval_id[..8]);
-        Some(Places::open(Arc::clone(&plan), &run, job.kind, most, warm, (settings, asking.is_some())).await?)
+        let making = job.services.map(Making::Several).or(job.kind.map(Making::One));
+        Some(Places::open(Arc::clone(&plan), &run, making, most, warm, (settings, asking.is_some())).await?)
     } else {
         None
     };

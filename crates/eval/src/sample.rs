@@ -17,7 +17,7 @@ use crate::display::Counters;
 use crate::journal::{Journal, now, profile_data, unique};
 use crate::model::Models;
 use crate::phases::{score_all, set_up};
-use crate::place::{Place, Places};
+use crate::place::{Place, Places, Watched};
 use crate::provider_tools;
 use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
@@ -364,12 +364,12 @@ async fn solve_in(
     deadline: Instant,
 ) -> Result<(), Stop> {
     let _span = journal.span("solvers", "solvers");
-    let (sandbox, mut served) = match place {
+    let (sandbox, mut networks) = match place {
         Some(place) => {
-            let (sandbox, served) = place.parts();
-            (Some(sandbox), served)
+            let (sandbox, networks) = place.parts();
+            (Some(sandbox), networks)
         }
-        None => (None, None),
+        None => (None, Watched::nothing()),
     };
     let kit = Kit { files: Files::sharing(&shared.looks), search: shared.search.clone(), ..Kit::default() };
     let (chosen, mut config) = shared.models.agent_of(sample);
@@ -409,6 +409,6 @@ async fn solve_in(
         }),
         over = shared.budget.ended() => Err(Stop::Run(over)),
         stop = solve::worked_out(journal, limits.working) => Err(stop),
-        why = Place::lost(&mut served) => Err(Stop::Failed(format!("capture_lost: {why}"))),
+        why = networks.lost() => Err(Stop::Failed(format!("capture_lost: {why}"))),
     }
 }

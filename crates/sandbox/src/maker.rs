@@ -31,6 +31,12 @@ pub trait Maker: Send + Sync {
 
     /// Whether what it makes can be frozen and begun again.
     fn keeps_files(&self) -> bool;
+
+    /// Removes what the sandboxes of a group shared. All of them have ended.
+    fn end_group<'a>(&'a self, group: &'a str) -> Pending<'a, ()> {
+        let _ = group;
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// What is different about one sandbox of a kind.
@@ -42,6 +48,8 @@ pub struct Variant {
     pub system: System,
     /// Other bounds than its kind's, where its kind has any.
     pub bounds: Option<Bounds>,
+    /// The group that it belongs to: sandboxes of one group share what their kinds share by name. Unique on this machine.
+    pub group: Option<String>,
 }
 
 /// What a sandbox may use up.
@@ -84,7 +92,7 @@ struct Embedded {
 
 impl Maker for Embedded {
     fn make(&self, variant: Variant) -> Pending<'_, (Sandbox, Capture)> {
-        let Variant { begin_with, system, bounds } = variant;
+        let Variant { begin_with, system, bounds, group: _ } = variant;
         let mut request = Request { begin_with, system, ..self.request.clone() };
         if let Some(Bounds { memory, pids, disk }) = bounds {
             // A host that bounds nothing does not begin to for this one.

@@ -35,13 +35,8 @@ fn name_there(reference: &str) -> &str {
 /// Finds, fetches or builds an image. From here on it is named by its id, so that the plan says what runs.
 pub(super) fn open_image(reference: &str, pull: Pull) -> Result<(String, AtDaemon), StartError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Helper)?;
-    let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
-    let mut progress = |line: String| {
-        if let Some(bar) = &bar {
-            bar.set_message(line);
-            bar.tick();
-        }
-    };
+    let mut told = progress();
+    let mut progress = told.line();
     let found = runtime.block_on(async {
         let engine = Engine::find().await?;
         let local = match Build::parse(reference) {
@@ -50,18 +45,45 @@ pub(super) fn open_image(reference: &str, pull: Pull) -> Result<(String, AtDaemo
         };
         Ok::<_, docker::DockerError>(AtDaemon { endpoint: engine.endpoint().clone(), local })
     });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
     let found = found?;
-    let id = &found.local.id;
-    let pinned = match reference {
+    Ok((pinned(reference, &found.local.id), found))
+}
+
+/// A name with what it means now.
+pub(super) fn pinned(reference: &str, id: &str) -> String {
+    match reference {
         _ if reference.contains("@sha256:") => reference.to_owned(),
         // Its own id is no name of its own.
         _ if id.ends_with(reference.trim_start_matches("sha256:")) => format!("image@{id}"),
         _ => format!("{reference}@{id}"),
-    };
-    Ok((pinned, found))
+    }
+}
+
+/// Shows how far a daemon is, where somebody looks.
+pub(super) struct Progress(Option<ProgressBar>);
+
+pub(super) fn progress() -> Progress {
+    Progress(std::io::stderr().is_terminal().then(ProgressBar::new_spinner))
+}
+
+impl Progress {
+    /// Who is told a line at a time.
+    pub(super) fn line(&mut self) -> impl FnMut(String) {
+        move |line| {
+            if let Some(bar) = &self.0 {
+                bar.set_message(line);
+                bar.tick();
+            }
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 /// What an image of a daemon says about running it.

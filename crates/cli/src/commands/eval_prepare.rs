@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::container::Found;
 use super::eval_obstacle::Obstacle;
 use super::receipts::{self, Signer};
+use super::services::Services;
 use super::{container, docker, env_file, eval_verify, exec, input};
 use crate::eval_args::{Running, Verify, Wish};
 use crate::printer::{Look, Printer, plain, span};
@@ -126,7 +127,9 @@ impl Asked {
     /// Checks everything that can be checked before it starts.
     pub(super) fn ready(&self, loaded: Loaded) -> Result<Ready, Obstacle> {
         let invocation = self.invocation(&loaded);
-        let task = loaded.task;
+        let mut task = loaded.task;
+        let mut services = Services::of(&mut task.document, None, None)?;
+        files_of_services(&task, services.as_ref())?;
         let models = models(&task)?;
         let requested = task.document.profile.value.to_string();
         let facts = docker::facts(&task.document, None);
@@ -136,12 +139,28 @@ impl Asked {
         let unproven = eval_verify::check(self.running.verify, &plan);
         let unmet = [eval::check_models(&task, &plan, &models), policy.check(&plan), unproven].concat();
         granted(&task, &plan, unmet)?;
-        let opened =
-            container::open_image(&task.document, None, (plan.provider, self.running.pull.unwrap_or_default()));
-        let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
-        let (request, plan) = self.planned(&task, name, &facts)?;
-        let kind = container::kind(&request, &plan, image.as_ref(), crate::args::CaptureBy::Passed)
-            .map_err(Obstacle::Start)?;
+        let pull = self.running.pull.unwrap_or_default();
+        let (name, image) = if let Some(services) = &mut services {
+            services.open(&mut task.document, pull).map_err(Obstacle::Start)?;
+            (None, None)
+        } else {
+            let opened = container::open_image(&task.document, None, (plan.provider, pull));
+            opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?
+        };
+        let (request, mut plan) = self.planned(&task, name, &facts)?;
+        let (kind, stack) = match &services {
+            Some(services) => {
+                services.annotate(&mut plan);
+                let kind = services.kinds(&request, &plan).map_err(Obstacle::Start)?.into_iter().next();
+                let stack = services.blueprint(&request, &plan).map_err(Obstacle::Start)?;
+                (kind.map(|(_, kind)| kind), Some(stack))
+            }
+            None => (
+                container::kind(&request, &plan, image.as_ref(), crate::args::CaptureBy::Passed)
+                    .map_err(Obstacle::Start)?,
+                None,
+            ),
+        };
         let revision = revision(Path::new(&self.task));
         let keys = Keys::gather(&plan, |name| std::env::var(name).ok()).map_err(|missing| {
             let problem = Problem::new(missing.to_string()).hint(missing.hint());
@@ -150,12 +169,16 @@ impl Asked {
         let signer = Signer::find(self.running.key.as_deref())?;
         let mut secrets = secrets(&task, &policy, &models);
         secrets.extend(signer.secret());
+        secrets.extend(services.iter().flat_map(Services::secrets));
         secrets.extend(keys.values().map(|key| key.expose_secret().to_owned()));
         crate::panics::remember(&secrets);
         let redactor = Redactor::new(secrets, log::redact::KEYS);
         nameless(&task, &redactor)?;
         let audit_key = std::env::var(AUDIT_KEY).ok().filter(|key| !key.is_empty()).map(SecretString::from);
-        let config = image.as_ref().map(Found::config).unwrap_or_default();
+        let config = match &services {
+            Some(services) => services.config(),
+            None => image.as_ref().map(Found::config).unwrap_or_default(),
+        };
         let environment = exec::environment(&task.document, &config);
         let surroundings = Surroundings { environment, directory: config.workdir, user: config.user };
         let job = Job {
@@ -163,6 +186,7 @@ impl Asked {
             requested,
             plan,
             kind,
+            services: stack,
             models,
             surroundings,
             settings: self.settings(),
@@ -247,6 +271,19 @@ impl Asked {
         granted(task, &plan, eval::check(task, &plan))?;
         Ok((request, plan))
     }
+}
+
+/// Files for services that there are not would be written nowhere.
+fn files_of_services(task: &Task, services: Option<&Services>) -> Result<(), Problems> {
+    let known = |name: &str| services.map_or(name == "default", |services| services.has(name));
+    let named = task.dataset.samples.iter().flat_map(|sample| sample.files.keys().map(move |path| (sample, path)));
+    let unknown = named.filter_map(|(sample, path)| {
+        let service = eval::task::of_service(path).0.filter(|service| !known(service))?;
+        let message = format!("sample `{}` has the file `{path}`, and there is no service `{service}`", sample.id);
+        Some(Problem::new(message).hint("name a service of the Compose file, or leave it out"))
+    });
+    let problems: Vec<Problem> = unknown.take(20).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Problems { origin: task.origin.clone(), problems }) }
 }
 
 /// Nothing may stand between a task and its plan.

@@ -45,11 +45,14 @@ pub(super) fn is_captured(plan: &Plan) -> bool {
     plan.controls.iter().any(|control| control.id == "network.capture")
 }
 
+/// What tells that nothing watches a network any more.
+pub(super) type Loss = oneshot::Receiver<NetworkError>;
+
 /// The gateway of one run.
 pub(super) struct Network {
     gateway: GatewayProcess,
     attachment: Option<Attachment>,
-    lost: Option<oneshot::Receiver<NetworkError>>,
+    lost: Option<Loss>,
     collecting: JoinHandle<Collected>,
 }
 
@@ -81,9 +84,20 @@ impl Network {
 
     /// Resolves when nothing watches the sandbox's network any more.
     pub(super) async fn lost(network: &mut Option<Self>) -> NetworkError {
-        let Some(lost) = network.as_mut().and_then(|network| network.lost.take()) else {
-            return std::future::pending().await;
-        };
+        match network {
+            Some(network) => Self::loss(&mut network.lost).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The gateway, and what tells of its loss.
+    pub(super) fn parts(&mut self) -> (&GatewayProcess, Option<Loss>) {
+        (&self.gateway, self.lost.take())
+    }
+
+    /// Resolves when nothing watches the network any more that this is of.
+    pub(super) async fn loss(lost: &mut Option<Loss>) -> NetworkError {
+        let Some(lost) = lost.take() else { return std::future::pending().await };
         lost.await.unwrap_or_else(|_| NetworkError::CaptureLost("the gateway is gone".into()))
     }
 

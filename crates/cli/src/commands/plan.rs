@@ -3,6 +3,7 @@
 use profile::{Document, Facts, Plan, Problems, Profile, Refusal, Request};
 
 use super::input;
+use super::services::Services;
 use crate::args::{DocumentArguments, OverrideArguments};
 use crate::exit::Exit;
 use crate::printer::Printer;
@@ -84,27 +85,45 @@ pub(super) fn explain(
 }
 
 pub(super) fn plan(arguments: DocumentArguments, printer: &mut Printer) -> Exit {
-    compiled(arguments, this_host, |_, plan, printer| render::plan(plan, printer), printer)
+    compiled(arguments, this_host, Looks::AtDaemon, |_, plan, printer| render::plan(plan, printer), printer)
 }
 
 pub(super) fn check(arguments: DocumentArguments, printer: &mut Printer) -> Exit {
-    compiled(arguments, Facts::assumed, render::checked, printer)
+    compiled(arguments, Facts::assumed, Looks::Nowhere, render::checked, printer)
+}
+
+/// Where images are looked for while a plan is made. Nothing is fetched and nothing is built for a plan.
+#[derive(Clone, Copy)]
+enum Looks {
+    AtDaemon,
+    Nowhere,
 }
 
 /// Compiles a document for the host that `facts` describes, and shows the plan.
 fn compiled(
     arguments: DocumentArguments,
     facts: impl Fn() -> Facts,
+    looks: Looks,
     show: impl Fn(&str, &Plan, &mut Printer),
     printer: &mut Printer,
 ) -> Exit {
     let result = (|| {
-        let document = input::document(&arguments.path)?;
+        let mut document = input::document(&arguments.path)?;
+        let services = Services::of(&mut document, None, None)?;
+        if let (Some(services), Looks::AtDaemon) = (&services, looks) {
+            services.look(&mut document);
+        }
         let overrides = arguments.overrides.into_overrides(arguments.profile);
         let request = Request::resolve(document, &input::environment()?, overrides);
         match question(arguments.explain_config) {
             Question::Settings => render::config(&request, printer),
-            Question::Answer => show(&request.document.origin, &profile::compile(&request, &facts())?, printer),
+            Question::Answer => {
+                let mut plan = profile::compile(&request, &facts())?;
+                if let Some(services) = &services {
+                    services.annotate(&mut plan);
+                }
+                show(&request.document.origin, &plan, printer);
+            }
         }
         Ok(())
     })();

@@ -9,22 +9,25 @@ use profile::{
 };
 use sandbox::{Capture, Sandbox, SessionError, StartError, Variant};
 use secrecy::SecretString;
+use stack::StackError;
 
 use super::container::Found;
 use super::images;
 use super::network::{Network, NetworkError};
-use super::{container, docker, env_file, exec, input, plan, snapshots, stream};
+use super::services::Services;
+use super::{container, docker, env_file, exec, input, plan, run_services, snapshots, stream};
 use crate::args::{CaptureBy, RunArguments};
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
 
 /// Why a command did not run to its end.
-enum Obstacle {
+pub(super) enum Obstacle {
     Plan(plan::Obstacle),
     Start(StartError),
     Session(SessionError),
     Network(NetworkError),
     Image(ImageError),
+    Services(StackError),
 }
 
 impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
@@ -34,10 +37,14 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 }
 
 pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
-    let result = prepare(arguments).and_then(|Prepared { request, plan, image }| {
+    let result = prepare(arguments).and_then(|prepared| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
-        let ended = runtime.block_on(execute(arguments, &request, &plan, image.as_ref(), printer));
+        let Prepared { request, plan, image, services } = &prepared;
+        let ended = match services {
+            Some(services) => runtime.block_on(run_services::execute(arguments, (request, plan), services, printer)),
+            None => runtime.block_on(execute(arguments, request, plan, image.as_ref(), printer)),
+        };
         // A thread may still wait for our standard input; it must not keep us.
         runtime.shutdown_background();
         ended
@@ -54,6 +61,7 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
         Err(Obstacle::Session(error)) => failed(&error, exit_of(&error), printer),
         Err(Obstacle::Network(error)) => failed(&error, error.exit(), printer),
         Err(Obstacle::Image(error)) => images::failed(&error, printer),
+        Err(Obstacle::Services(error)) => failed(&error, Exit::Provider, printer),
     }
 }
 
@@ -92,6 +100,8 @@ struct Prepared {
     plan: Plan,
     /// Held, so that it stays while the sandbox lives.
     image: Option<Found>,
+    /// Those beside which it runs.
+    services: Option<Services>,
 }
 
 /// The document that the arguments amount to, and its plan on this host.
@@ -116,21 +126,36 @@ fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     }
     document.network.rules.allow.extend(arguments.allow.iter().cloned());
     document.network.rules.deny.extend(arguments.deny.iter().cloned());
-    let facts = docker::facts(&document, arguments.provider);
+    let mut services = Services::of(&mut document, arguments.compose.as_deref(), provider(arguments))?;
+    let facts = docker::facts(&document, provider(arguments));
     // What is refused anyway is not fetched first.
     let (_, plan) = planned(&document, arguments, arguments.image.clone(), &facts)?;
     if let Some(name) = &arguments.save_as {
         snapshots::check_name(name).map_err(Obstacle::Image)?;
     }
-    let opened = container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull));
-    let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
-    let (request, plan) = planned(&document, arguments, name, &facts)?;
-    if exec::words(arguments, &config(image.as_ref())).is_empty() {
+    let (name, image) = if let Some(services) = &mut services {
+        services.open(&mut document, arguments.pull).map_err(Obstacle::Start)?;
+        (None, None)
+    } else {
+        let opened = container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull));
+        opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?
+    };
+    let (request, mut plan) = planned(&document, arguments, name, &facts)?;
+    if let Some(services) = &services {
+        services.annotate(&mut plan);
+    }
+    let config = services.as_ref().map_or_else(|| config(image.as_ref()), Services::config);
+    if exec::words(arguments, &config).is_empty() {
         let problem = Problem::new("there is no command, and the image has none of its own")
             .hint("write it at the end: ringfence run -- COMMAND");
         return Err(Problems { origin: "the command line".into(), problems: vec![problem] }.into());
     }
-    Ok(Prepared { request, plan, image })
+    Ok(Prepared { request, plan, image, services })
+}
+
+/// Who runs it: a Compose file means Docker.
+fn provider(arguments: &RunArguments) -> Option<Provider> {
+    arguments.provider.or(arguments.compose.as_ref().map(|_| Provider::Docker))
 }
 
 fn config(image: Option<&Found>) -> Config {
@@ -145,7 +170,7 @@ fn planned(
 ) -> Result<(Request, Plan), Obstacle> {
     let approval = document.approval.is_none().then_some(Approval::Operator);
     let justification = arguments.justification.clone();
-    let overrides = Overrides { image, sandbox: arguments.provider, justification, approval, ..Overrides::default() };
+    let overrides = Overrides { image, sandbox: provider(arguments), justification, approval, ..Overrides::default() };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
     refuse_what_cannot_run(&request, &plan, arguments.save_as.is_some())?;

@@ -45,6 +45,11 @@ pub(super) fn clean_up(printer: &mut Printer) -> Exit {
             engine.remove(&leftover).await?;
             removed.push(leftover);
         }
+        // After the containers, which hold them.
+        for leftover in engine.leftover_volumes().await?.into_iter().filter(|one| one.owner.is_over()) {
+            engine.remove_volume(&leftover).await?;
+            removed.push(leftover);
+        }
         docker::forget_dead_runs()?;
         Ok(removed)
     });

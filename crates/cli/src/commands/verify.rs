@@ -1,5 +1,6 @@
 //! `verify`: a profile proven from inside, on this host.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use sandbox::StartError;
 use verify::{Conclusion, Report, Speed, Subject, Verdict, VerifyError};
 
 use super::container::Found;
+use super::services::Services;
 use super::{container, docker, images, input, plan};
 use crate::args::ProveArguments;
 use crate::exit::Exit;
@@ -33,7 +35,7 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 }
 
 pub(super) fn run(arguments: &ProveArguments, printer: &mut Printer) -> Exit {
-    let result = prepare(arguments).and_then(|(subject, image)| {
+    let result = prepare(arguments).and_then(|(subjects, image)| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
         let speed = if arguments.fast { Speed::Fast } else { Speed::Full };
@@ -45,17 +47,24 @@ pub(super) fn run(arguments: &ProveArguments, printer: &mut Printer) -> Exit {
                 bar.set_position(u64::try_from(done).unwrap_or(u64::MAX));
             }
         });
-        let report = runtime.block_on(verify::verify(subject, speed, progress));
+        let mut reports = Vec::new();
+        for (service, subject) in subjects {
+            let progress = Arc::clone(&progress) as Arc<dyn Fn(usize, usize) + Send + Sync>;
+            match runtime.block_on(verify::verify(subject, speed, progress)) {
+                Ok(report) => reports.push((service, report)),
+                Err(error) => return Err(Obstacle::Verify(error)),
+            }
+        }
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
         runtime.shutdown_background();
         // Its layers were in use until now.
         drop(image);
-        report.map_err(Obstacle::Verify)
+        Ok(reports)
     });
     match result {
-        Ok(report) => show(&report, printer),
+        Ok(reports) => show_all(&reports, printer),
         Err(Obstacle::Plan(obstacle)) => plan::report(&obstacle, printer),
         Err(Obstacle::Image(error)) => images::failed(&error, printer),
         Err(Obstacle::Start(error)) => super::run::failed(&error, Exit::Provider, printer),
@@ -74,9 +83,12 @@ fn bar() -> Option<ProgressBar> {
     })
 }
 
+/// What is proven one after the other: the sandbox, or those of all services.
+type Subjects = Vec<(Option<String>, Subject)>;
+
 /// What the arguments ask to be proven, and its plan on this host.
-fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Found>), Obstacle> {
-    let document = match arguments.profile.parse::<Profile>() {
+fn prepare(arguments: &ProveArguments) -> Result<(Subjects, Option<Found>), Obstacle> {
+    let mut document = match arguments.profile.parse::<Profile>() {
         Ok(profile) => Document::bare(profile, "the command line"),
         Err(error) if !Path::new(&arguments.profile).exists() => {
             let problem =
@@ -86,9 +98,16 @@ fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Found>), Obsta
         Err(_) => input::document(&arguments.profile)?,
     };
     let requested = document.profile.value;
-    let facts = docker::facts(&document, arguments.provider);
+    let services = Services::of(&mut document, arguments.compose.as_deref(), provider(arguments))?;
+    let facts = docker::facts(&document, provider(arguments));
     // What is refused anyway is not fetched first.
     let (_, plan) = planned(&document, arguments, arguments.image.clone(), &facts)?;
+    if let Some(mut services) = services {
+        services.open(&mut document, arguments.pull).map_err(Obstacle::Start)?;
+        let (request, plan) = planned(&document, arguments, None, &facts)?;
+        let kinds = services.kinds(&request, &plan).map_err(Obstacle::Start)?;
+        return Ok((of_services(requested, &plan, kinds), None));
+    }
     let opened = container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull));
     let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
@@ -97,7 +116,30 @@ fn prepare(arguments: &ProveArguments) -> Result<(Subject, Option<Found>), Obsta
     // Only what has a wall is planned here.
     let kind = kind.ok_or_else(|| Obstacle::Start(StartError::NoFiles))?;
     let offered = plan.affordances.clone();
-    Ok((Subject { requested, plan, kind, offered }, image))
+    Ok((vec![(None, Subject { requested, plan, kind, offered })], image))
+}
+
+/// Each service is proven in a sandbox of its own: the default one, which is first, with the sample's phases, every other one
+/// with its own network.
+fn of_services(requested: Profile, plan: &Plan, kinds: Vec<(String, Arc<dyn sandbox::Kind>)>) -> Subjects {
+    let subject = |number: usize, (name, kind): (String, Arc<dyn sandbox::Kind>)| {
+        let mut plan = plan.clone();
+        let own = plan.services.remove(&name);
+        plan.services.clear();
+        if let Some(own) = own.filter(|_| number > 0) {
+            plan.image = Some(own.image.clone());
+            plan.network.phases.clear();
+            plan.services.insert(name.clone(), own);
+        }
+        let offered = plan.affordances.clone();
+        (Some(name), Subject { requested, plan, kind, offered })
+    };
+    kinds.into_iter().enumerate().map(|(number, kind)| subject(number, kind)).collect()
+}
+
+/// Who runs it: a Compose file means Docker.
+fn provider(arguments: &ProveArguments) -> Option<Provider> {
+    arguments.provider.or(arguments.compose.as_ref().map(|_| Provider::Docker))
 }
 
 fn planned(
@@ -111,7 +153,7 @@ fn planned(
     let approval = (bare && document.approval.is_none()).then_some(Approval::Operator);
     let justification =
         arguments.justification.clone().or_else(|| bare.then(|| "probes only: nothing else runs".to_owned()));
-    let overrides = Overrides { image, sandbox: arguments.provider, justification, approval, ..Overrides::default() };
+    let overrides = Overrides { image, sandbox: provider(arguments), justification, approval, ..Overrides::default() };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
     let reason = match plan.provider {
@@ -140,6 +182,26 @@ fn look(verdict: Verdict) -> (&'static str, Look) {
         Verdict::Unknown => ("UNKNOWN", Look::Doubtful),
         Verdict::Unclaimed => ("–", Look::Faint),
     }
+}
+
+/// Every report; the worst conclusion is the end of it.
+fn show_all(reports: &[(Option<String>, Report)], printer: &mut Printer) -> Exit {
+    let of_services: BTreeMap<&String, &Report> =
+        reports.iter().filter_map(|(service, report)| Some((service.as_ref()?, report))).collect();
+    if printer.json() && !of_services.is_empty() {
+        printer.data(&serde_json::json!({"schema": "ringfence.verify.services/1", "services": of_services}));
+    }
+    let mut worst = Exit::Done;
+    for (service, report) in reports {
+        if let (Some(service), false) = (service, printer.json()) {
+            printer.page(&vec![vec![plain("service "), span(Look::Strong, service.clone())]]);
+        }
+        let exit = if printer.json() && service.is_some() { exit(report.conclusion) } else { show(report, printer) };
+        if exit != Exit::Done {
+            worst = exit;
+        }
+    }
+    worst
 }
 
 fn show(report: &Report, printer: &mut Printer) -> Exit {

@@ -8,3 +8,4 @@ mod daemon;
 mod evaluations;
 mod leftovers;
 mod runs;
+mod services;

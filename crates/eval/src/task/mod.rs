@@ -49,6 +49,7 @@ pub use dollars::{Dollars, ParseDollarsError};
 pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
 pub use judging::{AllGroups, Epochs, Graded, Graders, Location, Metric, Reducer, Rubric, Scorer, Vote};
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
+pub use sample::of_service;
 pub(crate) use scorer::PATTERN_SIZE;
 pub use scoring::Scoring;
 pub use sources::Sources;

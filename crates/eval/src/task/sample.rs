@@ -137,7 +137,8 @@ fn read_files(node: Node, complaints: &Complaints, files: &dyn Files) -> BTreeMa
         return read;
     };
     for (key, node) in entries {
-        if !is_plain_path(&key.name) {
+        let (_, path) = of_service(&key.name);
+        if !is_plain_path(path) {
             complaints.add(
                 Problem::at(key.place, format!("`{}` is not a file's absolute path inside", key.name))
                     .hint("write it from the root, such as /srv/note.txt, without . and .."),
@@ -153,6 +154,18 @@ fn read_files(node: Node, complaints: &Complaints, files: &dyn Files) -> BTreeMa
         read.extend(content.map(|content| (key.name, content)));
     }
     read
+}
+
+/// A file's service, where its name says one before a colon as Inspect has it, and its path there.
+pub fn of_service(name: &str) -> (Option<&str>, &str) {
+    let plain = |service: &str| {
+        !service.is_empty()
+            && service.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.'))
+    };
+    match name.split_once(':') {
+        Some((service, path)) if plain(service) => (Some(service), path),
+        _ => (None, name),
+    }
 }
 
 fn is_plain_path(path: &str) -> bool {

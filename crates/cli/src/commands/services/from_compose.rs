@@ -1,0 +1,249 @@
+//! Services from a Compose file: what it says, as far as the file's own directory and what was granted reach.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use compose::{Condition, Image, MAX_FILE_BYTES, Origin, Project, ReadError, Refused, Restart};
+use docker::Pull;
+use profile::{Cause, Document, Problem, Problems, Refusal, Unmet};
+use secrecy::{ExposeSecret as _, SecretString};
+use stack::Need;
+
+use super::super::plan;
+use super::Services;
+use super::shape;
+use super::wish::{Look, Outside, Source, Test, Wish};
+
+/// The most ports that a service may declare: each is one that the gateway knows by its number.
+const MAX_PORTS: usize = 4096;
+
+/// Where a Compose file lies, and what is beside it.
+pub(super) struct Home {
+    /// Its directory, without links.
+    directory: PathBuf,
+    origin: String,
+}
+
+/// Reads a Compose file. It sees the variables that the document grants, and no others of the runner's.
+pub(super) fn read(document: &Document, file: &Path) -> Result<Services, plan::Obstacle> {
+    let origin = file.display().to_string();
+    let failed = |error: &io::Error| {
+        let problem = Problem::new(format!("cannot read it: {error}"))
+            .hint("name the Compose file as seen from where you are; in a document, as seen from the document");
+        Problems { origin: origin.clone(), problems: vec![problem] }
+    };
+    let full = std::fs::canonicalize(file).map_err(|error| failed(&error))?;
+    let directory = full.parent().unwrap_or(Path::new("/")).to_owned();
+    let text = bounded(&full).map_err(|error| failed(&error))?;
+    let home = Home { directory, origin: origin.clone() };
+    let granted = |name: &str| document.environment.get(name).map(|value| value.expose_secret().to_owned());
+    let around = compose::Surroundings { variables: &granted, files: &|path| home.read(path), levels_up: 0 };
+    let project = compose::read(&text, &origin, &around).map_err(|error| match error {
+        ReadError::Problems(problems) => plan::Obstacle::from(problems),
+        ReadError::Refused(refused) => refusal(document, refused).into(),
+    })?;
+    let mut unmet = Vec::new();
+    let mut problems = Vec::new();
+    let mut notes = notes(&project);
+    let mut wishes = Vec::new();
+    for service in &project.services {
+        match wish(&project, service, &home, &mut notes, &mut unmet) {
+            Ok(wish) => wishes.push(wish),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Problems { origin, problems }.into());
+    }
+    if !unmet.is_empty() {
+        return Err(refusal(document, Refused { origin, unmet }).into());
+    }
+    Ok(Services { wishes, default: project.default.as_str().to_owned(), notes, images: BTreeMap::new() })
+}
+
+fn refusal(document: &Document, refused: Refused) -> Refusal {
+    let profile = document.profile.value;
+    let origin = Some(refused.origin);
+    Refusal { schema: Refusal::SCHEMA, profile, origin, unmet: refused.unmet, nearest: Vec::new() }
+}
+
+/// A text of at most so many bytes.
+fn bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
+    std::fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if text.len() > MAX_FILE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {MAX_FILE_BYTES} bytes")));
+    }
+    Ok(text)
+}
+
+impl Home {
+    /// Where a path of the file leads; an error where a link leads out.
+    pub(super) fn find(&self, path: &Path) -> io::Result<PathBuf> {
+        let found = std::fs::canonicalize(self.directory.join(path))?;
+        if found.starts_with(&self.directory) {
+            return Ok(found);
+        }
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a link that leads out of the task's directory"))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<String> {
+        bounded(&self.find(path)?)
+    }
+}
+
+/// What was left out, and variables that were asked for in vain.
+fn notes(project: &Project) -> Vec<String> {
+    let ignored = project.ignored.iter().map(|one| {
+        let of = one.service.as_ref().map(|name| format!(", service `{name}`")).unwrap_or_default();
+        format!("{}{of}: `{}` is left out: {}", one.file.as_ref().unwrap_or(&project.origin), one.key, one.why)
+    });
+    let withheld =
+        project.variables.iter().filter(|(name, from)| **from == Origin::Nowhere && std::env::var_os(name).is_some());
+    let withheld = withheld.map(|(name, _)| {
+        format!(
+            "{}: `{name}` of the runner's environment is not granted; --env or `environment` grants it",
+            project.origin
+        )
+    });
+    ignored.chain(withheld).collect()
+}
+
+fn wish(
+    project: &Project,
+    service: &compose::Service,
+    home: &Home,
+    notes: &mut Vec<String>,
+    unmet: &mut Vec<Unmet>,
+) -> Result<Wish, Problem> {
+    let name = service.name.as_str();
+    let ports = ports(service)?;
+    let mut neighbours: Vec<(String, Vec<String>)> = project
+        .neighbours(service)
+        .into_iter()
+        .map(|other| {
+            let own = other.service.name.as_str();
+            let aliases = other.names.iter().filter(|alias| **alias != own).map(|alias| (*alias).to_owned());
+            (own.to_owned(), aliases.collect())
+        })
+        .collect();
+    if matches!(service.attachment, compose::Attachment::Networks(_)) {
+        neighbours.push((name.to_owned(), Vec::new()));
+    }
+    let text = |value: &Option<profile::Located<String>>| value.as_ref().map(|value| value.value.clone());
+    let words = |value: &Option<profile::Located<Vec<String>>>| value.as_ref().map(|value| value.value.clone());
+    let environment = service.variables().into_iter();
+    let environment = environment.map(|(name, value)| (name.to_owned(), SecretString::from(value)));
+    Ok(Wish {
+        name: name.to_owned(),
+        place: Some(service.place),
+        image: source(service, home)?,
+        pull: service.pull.as_ref().map(|pull| match pull.value {
+            compose::Pull::Always => Pull::Always,
+            compose::Pull::Never => Pull::Never,
+            _ => Pull::Missing,
+        }),
+        architecture: service.platform.as_ref().map(|platform| platform.value.architecture.clone()),
+        entrypoint: words(&service.entrypoint),
+        command: words(&service.command),
+        environment: environment.collect(),
+        directory: service.working_dir.as_ref().map(|path| path.value.as_str().to_owned()),
+        user: text(&service.user),
+        terminal: service.tty,
+        input_open: service.stdin_open,
+        ports,
+        neighbours,
+        network: if project.reaches_outside(service) { Outside::AsAgent } else { Outside::Nothing },
+        health: look(service),
+        needs: needs(project, service),
+        restart: restart(service),
+        shape: shape::of(service, home, notes, unmet),
+    })
+}
+
+fn ports(service: &compose::Service) -> Result<Vec<u16>, Problem> {
+    let tcp = service.ports.iter().map(|port| port.value).filter(|port| port.protocol == compose::Protocol::Tcp);
+    let mut all: Vec<u16> = tcp.flat_map(|port| port.first..=port.last).collect();
+    all.sort_unstable();
+    all.dedup();
+    if all.len() > MAX_PORTS {
+        let message = format!("service `{}` declares {} ports, more than {MAX_PORTS}", service.name, all.len());
+        return Err(Problem::at(service.place, message).hint("declare those that it serves"));
+    }
+    Ok(all)
+}
+
+fn source(service: &compose::Service, home: &Home) -> Result<Source, Problem> {
+    let build = match &service.image {
+        Image::Named(name) => return Ok(Source::Named(name.value.clone())),
+        Image::Built { build, .. } => build,
+    };
+    let place = build.context.place.unwrap_or(service.place);
+    let wrong = |path: &Path, error: io::Error| {
+        Problem::at(place, format!("service `{}`: cannot build of `{}`: {error}", service.name, path.display()))
+    };
+    let context =
+        home.find(build.context.value.as_path()).map_err(|error| wrong(build.context.value.as_path(), error))?;
+    let mut made = docker::Build::of(&context, "Dockerfile");
+    match &build.dockerfile {
+        compose::Dockerfile::At(None) => {}
+        compose::Dockerfile::At(Some(path)) => {
+            let found = home.find(path.value.as_path()).map_err(|error| wrong(path.value.as_path(), error))?;
+            let inside = found.strip_prefix(&context).map_err(|_| {
+                let message = format!("service `{}`: `{}` is not in the build's context", service.name, path.value);
+                Problem::at(place, message).hint("put it there: nothing else is sent to the daemon")
+            })?;
+            made.dockerfile = inside.to_string_lossy().into_owned();
+        }
+        compose::Dockerfile::Inline(text) => made.inline = Some(text.value.clone()),
+    }
+    made.arguments = build.args.iter().map(|(name, value)| (name.clone(), value.value.clone())).collect();
+    made.target = build.target.as_ref().map(|target| target.value.clone());
+    (made.no_cache, made.without_network) = (build.no_cache, build.without_network);
+    Ok(Source::Built(Box::new(made)))
+}
+
+fn look(service: &compose::Service) -> Look {
+    let Some(health) = service.health.as_ref().map(|health| &health.value) else { return Look::default() };
+    let test = match &health.test {
+        None => Test::OfImage,
+        Some(compose::HealthTest::Disabled) => Test::Nothing,
+        Some(compose::HealthTest::Command(words)) => Test::Command(words.clone()),
+        Some(compose::HealthTest::Shell(text)) => Test::Command(vec!["/bin/sh".into(), "-c".into(), text.clone()]),
+    };
+    let compose::Health { interval, timeout, retries, start_period, .. } = *health;
+    Look { test, interval, timeout, retries, start_period }
+}
+
+fn needs(project: &Project, service: &compose::Service) -> Vec<Need> {
+    // One that is not required may be left out of the file altogether.
+    let there = service.depends_on.iter().filter(|need| project.service(&need.service).is_some());
+    let need = |need: &compose::Dependency| Need {
+        service: need.service.as_str().to_owned(),
+        condition: match need.condition {
+            Condition::Started => stack::Condition::Started,
+            Condition::Healthy => stack::Condition::Healthy,
+            Condition::Completed => stack::Condition::Completed,
+        },
+        required: need.required,
+    };
+    there.map(need).collect()
+}
+
+fn restart(service: &compose::Service) -> stack::Restart {
+    match service.restart.as_ref().map(|restart| restart.value) {
+        None | Some(Restart::No) => stack::Restart::Never,
+        Some(Restart::Always | Restart::UnlessStopped) => stack::Restart::Always,
+        Some(Restart::OnFailure { times }) => stack::Restart::OnFailure(times),
+    }
+}
+
+impl Home {
+    /// A refusal of something that the file asks for and this host does not give.
+    pub(super) fn unmet(&self, service: &compose::Service, key: &str, reason: &str) -> Unmet {
+        let reason = format!("{}: service `{}`: {reason}", self.origin, service.name);
+        Unmet::new(Cause::Contradiction, format!("compose.{key}"), reason).at(Some(service.place))
+    }
+}

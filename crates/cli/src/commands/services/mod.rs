@@ -1,0 +1,134 @@
+//! The services of a sample: from a Compose file, or from the document's own `services:`, to what a provider starts.
+//!
+//! Two ways in (`from_compose`, `from_document`) lead to the same [`Wish`]es; those become part of the document, so that the
+//! plan holds for them, and then, with their images open, a [`stack::Blueprint`].
+
+mod blueprint;
+mod from_compose;
+mod from_document;
+mod open;
+mod shape;
+mod wish;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use profile::{Document, Located, Network, Phase, Place, Plan, Problem, Problems, Provider, Zone};
+
+use secrecy::ExposeSecret as _;
+
+use super::docker::AtDaemon;
+use super::plan;
+use wish::Wish;
+
+/// The services of a sample, as they are asked for.
+pub(super) struct Services {
+    wishes: Vec<Wish>,
+    default: String,
+    /// What is worth knowing about them, for the plan.
+    notes: Vec<String>,
+    /// Their images, once they are open.
+    images: BTreeMap<String, AtDaemon>,
+}
+
+/// What a document that is its only text calls the service that the agent works in.
+const DEFAULT: &str = "default";
+
+impl Services {
+    /// The services that a document asks for; `None` where its sandbox is all there is. From here on the document has them
+    /// among its own, with the default service's image as its image.
+    ///
+    /// `compose` beats the file that the document names. Files are seen from where the document is.
+    pub(super) fn of(
+        document: &mut Document,
+        compose: Option<&Path>,
+        provider: Option<Provider>,
+    ) -> Result<Option<Self>, plan::Obstacle> {
+        let choice = document.sandbox.as_ref().map(|choice| &choice.value);
+        let is_docker = provider.or(choice.map(|choice| choice.provider)) == Some(Provider::Docker);
+        let named = choice.filter(|choice| choice.provider == Provider::Docker).and_then(|one| one.config.clone());
+        let file = compose.map(Path::to_owned).or_else(|| named.map(|name| beside(&document.origin, &name)));
+        let services = match file {
+            Some(file) if is_docker => {
+                exclusive(document, &file)?;
+                from_compose::read(document, &file)?
+            }
+            Some(file) => {
+                let problem = Problem::new(format!("{} is for `sandbox: docker`", file.display()))
+                    .hint("say --provider docker, or sandbox: [docker, FILE] in the document");
+                return Err(Problems { origin: document.origin.clone(), problems: vec![problem] }.into());
+            }
+            None if is_docker && !document.services.is_empty() => from_document::read(document)?,
+            None => return Ok(None),
+        };
+        services.declare(document);
+        Ok(Some(services))
+    }
+
+    /// Makes them part of the document, so that its plan says what holds for them.
+    fn declare(&self, document: &mut Document) {
+        // What the agent has, or nothing: never more.
+        let level = document.phases.get(&Phase::Agent).map_or(document.profile.value.network, |zone| zone.level.value);
+        let rules = document.phases.get(&Phase::Agent).and_then(|zone| zone.rules.clone());
+        for wish in &self.wishes {
+            if wish.name == self.default {
+                document.image = Some(Located::nowhere(wish.image.shown()));
+                continue;
+            }
+            let zone = |level| Zone { level: Located::nowhere(level), rules: rules.clone() };
+            let network = match &wish.network {
+                wish::Outside::Stated(zone) => zone.clone(),
+                wish::Outside::AsAgent if level != Network::N2 => Some(zone(level)),
+                wish::Outside::AsAgent | wish::Outside::Nothing => None,
+            };
+            let service = profile::Service {
+                place: wish.place.unwrap_or(Place { line: 1, column: 1 }),
+                image: Located::nowhere(wish.image.shown()),
+                ports: wish.ports.clone(),
+                network,
+                environment: wish.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            };
+            document.services.insert(wish.name.clone(), service);
+        }
+    }
+
+    /// Adds what is worth knowing about them to a plan.
+    pub(super) fn annotate(&self, plan: &mut Plan) {
+        plan.notes.extend(self.notes.iter().cloned());
+        let closed = self.wishes.iter().find(|wish| wish.name == self.default);
+        if closed.is_some_and(|wish| matches!(wish.network, wish::Outside::Nothing)) {
+            plan.notes.push(format!("the default service `{}` is on no network that leads outside", self.default));
+        }
+    }
+
+    /// Whether there is a service of that name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.wishes.iter().any(|wish| wish.name == name)
+    }
+
+    /// Values that a document gives to its services: those are never written. What a Compose file says is in that file.
+    pub(super) fn secrets(&self) -> Vec<String> {
+        let stated = self.wishes.iter().filter(|wish| matches!(wish.network, wish::Outside::Stated(_)));
+        stated.flat_map(|wish| wish.environment.values().map(|value| value.expose_secret().to_owned())).collect()
+    }
+}
+
+/// A file that a document names lies beside it.
+fn beside(origin: &str, name: &str) -> std::path::PathBuf {
+    Path::new(origin).parent().unwrap_or(Path::new("")).join(name)
+}
+
+/// A Compose file says what the services and their images are; a document that says it too contradicts it.
+fn exclusive(document: &Document, file: &Path) -> Result<(), Problems> {
+    let mut problems = Vec::new();
+    let also = |what: &str| format!("`{what}` and the Compose file {} exclude each other", file.display());
+    if let Some(image) = &document.image {
+        let problem =
+            image.place.map_or_else(|| Problem::new(also("image")), |place| Problem::at(place, also("image")));
+        problems.push(problem.hint("name the image in the Compose file"));
+    }
+    if let Some(service) = document.services.values().next() {
+        problems.push(Problem::at(service.place, also("services")).hint("keep them in one place"));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Problems { origin: document.origin.clone(), problems }) }
+}
