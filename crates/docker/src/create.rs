@@ -121,14 +121,15 @@ impl Workshop {
     ) -> Result<(Held, String), DockerError> {
         let engine = &self.engine;
         let copied = matches!(self.programs, Programs::Copied);
-        let body = request.body(self.labels(number), Supply { directory: own.path(), copied, group });
+        let body =
+            request.body(self.labels(number), Supply { directory: own.path(), inside: own.inside(), copied, group });
         let options =
             CreateContainerOptions { name: Some(format!("ringfence-{}-{number}", self.run)), ..Default::default() };
         let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };
         let id = engine.order("create container", create).await?.id;
         let held = Held::new(engine.clone(), id.clone(), Arc::clone(&self.place));
         if copied {
-            let archive = Bytes::from(programs::archive().map_err(DockerError::Place)?);
+            let archive = Bytes::from(programs::archive(own.inside()).map_err(DockerError::Place)?);
             let options = UploadToContainerOptions { path: "/".into(), ..Default::default() };
             let to = id.clone();
             let upload = |client: bollard::Docker| async move {
