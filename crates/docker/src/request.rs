@@ -45,16 +45,23 @@ pub(crate) fn copies(inside: &str) -> String {
     format!("{inside}-programs")
 }
 
-/// What says something of the host, and nothing that a program needs.
-const MASKED: [&str; 18] = [
+/// What says something of the host and nothing that a program needs, and by which the guest could be made the first to die.
+const MASKED: [&str; 25] = [
+    "/proc/1/oom_adj",
+    "/proc/1/oom_score_adj",
+    "/proc/1/task/1/oom_adj",
+    "/proc/1/task/1/oom_score_adj",
     "/proc/acpi",
     "/proc/asound",
+    "/proc/bus",
     "/proc/cmdline",
     "/proc/config.gz",
     "/proc/diskstats",
+    "/proc/driver",
     "/proc/interrupts",
     "/proc/kallsyms",
     "/proc/kcore",
+    "/proc/key-users",
     "/proc/keys",
     "/proc/kmsg",
     "/proc/latency_stats",
@@ -66,7 +73,7 @@ const MASKED: [&str; 18] = [
     "/proc/timer_stats",
     "/sys",
 ];
-const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+const READ_ONLY: [&str; 4] = ["/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// Labels by which containers of ours are known.
 pub(crate) mod label {
