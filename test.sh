@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress docker inspect verify)
+LANES=(lint unit sandbox egress docker inspect verify serve)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
@@ -15,6 +15,7 @@ ANTHROPIC_VERSION=2.8.0
 GOOGLE_VERSION=3.1.0
 CRYPTOGRAPHY_VERSION=50.0.2
 SECURESYSTEMSLIB_VERSION=1.6.0
+SCHEMATHESIS_VERSION=4.32.5
 # Tests that a plain user runs too, as an expression of grep.
 AS_PLAIN_USER='attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores'
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
@@ -408,6 +409,35 @@ assert versions == ('$CRYPTOGRAPHY_VERSION', '$SECURESYSTEMSLIB_VERSION')" 2>/de
     python3 -c 'import ensurepip' 2>/dev/null || debian_file /nonexistent python3-venv || return 1
     python3 -m venv "$1" && "$1/bin/pip" install --quiet "cryptography==$CRYPTOGRAPHY_VERSION" \
         "securesystemslib==$SECURESYSTEMSLIB_VERSION"
+}
+
+# The HTTP API: the real server with real sandboxes, and requests of others' making from its own document.
+lane_serve() {
+    debian setpriv util-linux
+    tests 'the HTTP API' cargo test --release -p serve
+    tests 'the HTTP API, with sandboxes' cargo test --release -p ringfence --test serve
+    if [ "$(id -u)" -eq 0 ]; then
+        tests 'the HTTP API as a plain user' as_plain_user serve
+    fi
+    debian_file /usr/bin/python3 python3
+    local venv=$PWD/target/serve-venv
+    check 'Schemathesis in an environment of its own' schemathesis_venv "$venv"
+    check 'requests made from the document' schemathesis "$venv"
+}
+
+# schemathesis_venv DIRECTORY: made anew unless this very version is there.
+schemathesis_venv() {
+    "$1/bin/python" -c "import importlib.metadata as m; assert m.version('schemathesis') == '$SCHEMATHESIS_VERSION'" \
+        2>/dev/null && return 0
+    rm -rf "$1"
+    python3 -c 'import ensurepip' 2>/dev/null || debian_file /nonexistent python3-venv || return 1
+    python3 -m venv "$1" && "$1/bin/pip" install --quiet "schemathesis==$SCHEMATHESIS_VERSION"
+}
+
+# schemathesis VENV: a server of this build is asked what its own document allows, and what it does not.
+schemathesis() {
+    cargo build --release --quiet -p ringfence || return 1
+    "$1/bin/python" crates/cli/tests/serve/schemathesis.py target/release/ringfence "$1/bin/schemathesis"
 }
 
 # By hand: long loops. Keep the result in docs/soak.md.

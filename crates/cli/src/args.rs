@@ -12,6 +12,7 @@ use profile::{
 use receipt::KeyId;
 
 use crate::eval_args::{EvalArguments, RetryArguments, SetArguments};
+use crate::serve_args::ServeArguments;
 
 /// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
 #[derive(Debug, Parser)]
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Prove a profile on this host: probes from inside, and the profile that they show
     Verify(Box<ProveArguments>),
+    /// Serve sandboxes to other programs of this user, over HTTP
+    Serve(Box<ServeArguments>),
     /// Look after the sandboxes that run
     #[command(subcommand)]
     Sandbox(SandboxCommand),

@@ -10,6 +10,7 @@ mod limit_args;
 mod panics;
 mod printer;
 mod render;
+mod serve_args;
 mod table;
 
 use std::process::ExitCode;

@@ -82,6 +82,11 @@ fn variables_come_from_everywhere_in_order() {
     assert_eq!(variables.into_iter().collect::<Vec<_>>(), expected);
     let taken: Vec<_> = found.variables.iter().map(|(name, origin)| (name.as_str(), *origin)).collect();
     assert_eq!(taken, [("DOT", Origin::DotEnv), ("MISSING", Origin::Nowhere), ("SET", Origin::Environment)]);
+    let over = found.services[0].environment_over(&words(&["PATH=/bin", "A=image", "broken"]));
+    assert_eq!(
+        (over["PATH"].as_str(), over["A"].as_str(), over.len()),
+        ("/bin", "over", found.services[0].environment.len() + 1)
+    );
     let list = one("environment: [A=b=c, SET, MISSING, 'EMPTY=']");
     assert_eq!(list.variables().into_iter().collect::<Vec<_>>(), [("A", "b=c"), ("EMPTY", ""), ("SET", "value")]);
 }
@@ -181,6 +186,8 @@ fn health_has_three_shapes() {
     let health = health.unwrap().value;
     assert_eq!((health.interval, health.timeout), (Some(Duration::from_secs(90)), Some(Duration::from_millis(500))));
     assert_eq!((health.retries, health.start_period), (Some(5), Some(Duration::from_mins(1))));
+    assert_eq!(health.longest_wait(), Duration::from_secs(513));
+    assert_eq!(compose::Health::default().longest_wait(), Duration::from_mins(3));
     assert_eq!((health.test, health.start_interval), (None, Some(Duration::from_secs(1))));
 }
 

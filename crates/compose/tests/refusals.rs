@@ -179,7 +179,7 @@ services:
     x-note: $1
     depends_on: {b: {condition: service_started, restart: true}}
   b: {image: x}
-  c: {image: x, profiles: [debug]}
+  c: {image: x, profiles: [debug], privileged: true, labels: [a]}
 ";
     insta::assert_snapshot!(outcome(&read(text)));
 }

@@ -64,6 +64,14 @@ pub enum DockerError {
     /// The captured network did not come out of the container.
     #[error("the captured network of the container could not be taken over: {0}")]
     Capture(String),
+    /// A host path was to be shown by a daemon that has other paths.
+    #[error("the Docker daemon at {endpoint} is on another machine: `{path}` of this one cannot be mounted there")]
+    RemoteMount {
+        /// The path.
+        path: String,
+        /// Whom.
+        endpoint: String,
+    },
     /// No private directory for the run.
     #[error("cannot keep the files of the run")]
     Place(#[source] std::io::Error),
@@ -123,6 +131,7 @@ impl DockerError {
         match self {
             Self::Endpoint(error) => Some(error.hint()),
             Self::Hangs { .. } => Some("look at the daemon's log, and restart it"),
+            Self::RemoteMount { .. } => Some("use a daemon on this machine, or sandbox: container"),
             Self::NoImage { .. } => Some("name another image, pull it, or use --pull missing"),
             _ => None,
         }

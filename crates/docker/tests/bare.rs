@@ -46,7 +46,7 @@ async fn exec(sandbox: &Sandbox, argv: &[&str]) -> Result<Completed, SessionErro
 #[tokio::test]
 async fn files_and_commands_need_nothing_of_the_image() {
     let (sandbox, capture) = make(&kind("ringfence/static").await, "bare").await;
-    assert!(matches!(capture.listeners.len(), 2 | 4));
+    assert!(matches!(capture, Capture::Passed(listeners) if matches!(listeners.len(), 2 | 4)));
     let bytes: Vec<u8> = (0..=255).cycle().take(50 << 20).collect();
     sandbox.write_file("/new/deep/file", &bytes, 0o600).await.unwrap();
     assert!(sandbox.read_file("/new/deep/file", READ_LIMIT).await.unwrap() == bytes);
@@ -72,12 +72,7 @@ async fn every_process_is_ended_between_phases_and_files_stay() {
     assert_eq!(exec(&sandbox, &["sh", "-c", script]).await.unwrap().outcome, Outcome::Exited(0));
     let mut running = sandbox.start(command(&["sleep", "1000"])).unwrap();
     sandbox.session().end_all().await.unwrap();
-    let ended = loop {
-        let event = running.next().await;
-        if event.is_last() {
-            break event;
-        }
-    };
+    let ended = running.next().await;
     assert!(matches!(ended, sandbox::Event::Ended(Outcome::Killed)), "{ended:?}");
     let left =
         exec(&sandbox, &["sh", "-c", "ls -d /proc/[0-9]*/ | wc -l; pgrep -c sleep; cat /tmp/file"]).await.unwrap();
@@ -107,8 +102,28 @@ async fn programs_that_are_copied_in_leave_nothing_behind() {
     kind.request.network = sandbox::Network::Loopback;
     kind.copies_programs = true;
     let (sandbox, capture) = make(&kind, "copied").await;
-    assert!(capture.listeners.is_empty());
+    assert!(matches!(capture, Capture::Passed(listeners) if listeners.is_empty()));
     let listed = exec(&sandbox, &["/busybox", "ls", "-a", "/"]).await.unwrap();
     assert!(!String::from_utf8_lossy(&listed.stdout).contains("ringfence"), "{listed:?}");
+    sandbox.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_network_of_a_container_elsewhere_is_relayed() {
+    // As at a daemon on another machine: no descriptor and no file of this one.
+    let mut kind = kind("ringfence/static").await;
+    kind.request.network = sandbox::Network::Relayed;
+    kind.copies_programs = true;
+    let (sandbox, capture) = make(&kind, "relayed").await;
+    let Capture::Relayed(relay) = capture else { unreachable!("another capture") };
+    let accepted = async {
+        let mut arrived = relay.accept().await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut arrived.connection, b"from outside").await.unwrap();
+        arrived.to
+    };
+    let connect = exec(&sandbox, &["/busybox", "nc", "-w", "5", "93.184.215.10", "80"]);
+    let (to, said) = tokio::join!(accepted, connect);
+    assert_eq!(to, Some("93.184.215.10:80".parse().unwrap()));
+    assert!(said.unwrap().stdout.starts_with(b"from outside"));
     sandbox.stop().await.unwrap();
 }

@@ -1,5 +1,6 @@
 //! A probe's attempt, in a child that is a command in everything but the program.
 
+mod files;
 mod limits;
 mod network;
 
@@ -21,6 +22,13 @@ pub(crate) fn run(attempt: &Attempt) -> ! {
     // As an exec would: descriptors that no program inherits are closed, and the process is like any other.
     close_what_exec_closes();
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
+    // Its keeper cannot: until this moment, what /proc shows of a copy of the guest belongs to nobody here.
+    let _ = fs::write("/proc/self/oom_score_adj", crate::spawn::OOM_SCORE);
+    match attempt {
+        Attempt::SendFile { path, limit } => exit_now(files::outcome(files::send(path, *limit))),
+        Attempt::TakeFile { path, permissions } => exit_now(files::outcome(files::take(path, *permissions))),
+        _ => {}
+    }
     let attempted = perform(attempt).unwrap_or_else(|error| Attempted::Refused(errno(&error)));
     let written = io::stdout().write_all(&attempted.encode()).and_then(|()| io::stdout().flush());
     exit_now(i32::from(written.is_err()))
@@ -63,6 +71,8 @@ fn perform(attempt: &Attempt) -> io::Result<Attempted> {
         Attempt::OpenFiles { count } => Ok(limits::open_files(*count)),
         Attempt::Fill { directory, bytes } => limits::fill(directory, *bytes),
         Attempt::Files { directory, count } => Ok(limits::files(directory, *count)),
+        // Done by `run`: their answer is the file itself.
+        Attempt::SendFile { .. } | Attempt::TakeFile { .. } => Ok(Attempted::Refused(libc::EINVAL)),
     }
 }
 

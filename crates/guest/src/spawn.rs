@@ -32,7 +32,7 @@ use crate::users::{self, Identity};
 /// What a command finds when nobody says otherwise.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The workload is killed before the guest when memory runs out.
-const OOM_SCORE: &str = "500";
+pub(crate) const OOM_SCORE: &str = "500";
 /// Descriptors of one command; the guest itself has more.
 const MAX_DESCRIPTORS: u64 = 4096;
 /// The most that a keeper's report holds: what happened, and a number.

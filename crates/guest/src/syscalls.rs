@@ -10,8 +10,9 @@ use rustix::process::Pid;
 /// Where whoever starts the guest leaves its control stream.
 const CONTROL: i32 = 3;
 
-/// Takes over the control stream; call it once. Where it is two, the second is what is written to.
-pub(crate) fn control_stream(two_ways: bool) -> Option<(OwnedFd, Option<OwnedFd>)> {
+/// Takes over the control stream that whoever executed this program left at number 3; call it once, before anything else.
+/// Where it is two, the second, at number 4, is what is written to.
+pub fn control_stream(two_ways: bool) -> Option<(OwnedFd, Option<OwnedFd>)> {
     let writes = if two_ways { Some(adopt(CONTROL + 1)?) } else { None };
     Some((adopt(CONTROL)?, writes))
 }

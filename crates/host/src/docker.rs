@@ -27,9 +27,10 @@ fn finding(capability: Capability, asked: &Result<Survey, DockerError>) -> Findi
     };
     let Survey { endpoint, version, api, remaps, unbounded, .. } = survey;
     match capability {
-        Capability::DockerHere if !endpoint.is_local() => {
-            Finding::missing(format!("{endpoint} is another machine's"), "use a daemon on this machine")
-        }
+        Capability::DockerHere if !endpoint.is_local() => Finding::missing(
+            format!("{endpoint} is another machine's"),
+            "nothing is lost but speed and mounts; or use a daemon on this machine",
+        ),
         Capability::DockerHere => Finding::works(endpoint.to_string()),
         Capability::DockerLimits if !unbounded.is_empty() => {
             let found = format!("it cannot bound {}", unbounded.join(", "));

@@ -3,14 +3,17 @@
 //!
 //! Nothing lies behind it: who removes the rules has a network namespace without any way out.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 
 use mutation::{Mutation, mutated};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with};
+use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
 use crate::netlink::{self, Answer, Batch, CREATE, attributes};
 use crate::nftables::{self, Ports};
@@ -44,57 +47,94 @@ pub(crate) const TIMEOUTS: [(&str, &str); 7] = [
 /// Listeners in the order TCP, UDP, and the same for IPv6 where the kernel has it.
 pub(crate) type Listeners = Vec<OwnedFd>;
 
-/// Captures the network namespace that this process is in; `proc` is where its /proc is mounted.
-pub(crate) fn set_up(proc: &Path) -> io::Result<Listeners> {
-    let (tcp4, tcp4_port) = tcp(Ipv4Addr::LOCALHOST.into())?;
-    let (udp4, udp4_port) = udp(Ipv4Addr::LOCALHOST.into())?;
-    let mut listeners = vec![tcp4, udp4];
-    let v6 = match (tcp(Ipv6Addr::LOCALHOST.into()), udp(Ipv6Addr::LOCALHOST.into())) {
-        (Ok((tcp6, tcp6_port)), Ok((udp6, udp6_port))) => {
-            listeners.extend([tcp6, udp6]);
-            Some((tcp6_port, udp6_port))
+/// What is the same for many networks: the listeners' port, which is free in every namespace that is new, and what is said
+/// to the kernel about it. Making it takes as long as saying it, so it is made once.
+pub(crate) struct Captor {
+    port: u16,
+    with_v6: Sayings,
+    without_v6: Sayings,
+}
+
+struct Sayings {
+    rules: Batch,
+    routes: Batch,
+}
+
+impl Sayings {
+    fn new(ports: Ports) -> Self {
+        let mut rules = nftables::batch(ports);
+        let mut routes = Batch::default();
+        route_to_loopback(&mut routes, OWN_V4.into());
+        if ports.v6.is_some() {
+            route_to_loopback(&mut routes, OWN_V6.into());
         }
-        // Without IPv6 there is nothing to capture: a program's attempt fails at once.
-        _ => None,
-    };
-    #[cfg(feature = "mutations")]
-    crate::mutated::watch_datagrams(&mut listeners)?;
-    if mutated(Mutation::HostNetwork) {
-        // Nobody but the host's root may make rules there.
-        return Ok(listeners);
+        rules.acknowledge_the_last();
+        routes.acknowledge_the_last();
+        Self { rules, routes }
     }
-    lead(Ports { tcp4: tcp4_port, udp4: udp4_port, v6 }, proc)?;
-    Ok(listeners)
+
+    /// Brings everything that is sent to these ports.
+    fn say(&self, proc: &Path) -> io::Result<()> {
+        // Rules first: at no moment does a route lead to where nothing watches.
+        send(libc::NETLINK_NETFILTER, &self.rules)?;
+        send(libc::NETLINK_ROUTE, &self.routes)?;
+        let settings = open(proc.join("sys/net/netfilter"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        TIMEOUTS.into_iter().try_for_each(|(name, value)| set(&settings, name, value))
+    }
+}
+
+impl Captor {
+    pub(crate) fn new() -> Self {
+        // One of those that the kernel gives to whoever asks for any, so that no program counts on it.
+        let port = 32_768 + u16::try_from(RandomState::new().build_hasher().finish() % 28_000).unwrap_or(0);
+        let sayings = |v6: Option<(u16, u16)>| Sayings::new(Ports { tcp4: port, udp4: port, v6 });
+        Self { port, with_v6: sayings(Some((port, port))), without_v6: sayings(None) }
+    }
+
+    /// Captures the network namespace that this process is in; `proc` is where its /proc is mounted.
+    pub(crate) fn set_up(&self, proc: &Path) -> io::Result<Listeners> {
+        // In the host's own namespace it may be somebody's.
+        let port = if mutated(Mutation::HostNetwork) { 0 } else { self.port };
+        let v4 = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+        let v6 = SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port);
+        let mut listeners = vec![tcp(v4)?, udp(v4)?];
+        let sayings = match (tcp(v6), udp(v6)) {
+            (Ok(tcp6), Ok(udp6)) => {
+                listeners.extend([tcp6, udp6]);
+                &self.with_v6
+            }
+            // Without IPv6 there is nothing to capture: a program's attempt fails at once.
+            _ => &self.without_v6,
+        };
+        #[cfg(feature = "mutations")]
+        crate::mutated::watch_datagrams(&mut listeners)?;
+        if mutated(Mutation::HostNetwork) {
+            // Nobody but the host's root may make rules there.
+            return Ok(listeners);
+        }
+        sayings.say(proc)?;
+        Ok(listeners)
+    }
 }
 
 /// Captures it for a guest that will listen at its own ports before anything else runs here.
 pub(crate) fn set_up_relayed(proc: &Path) -> io::Result<()> {
     // Where there is IPv6, one can listen on its loopback.
-    let v6 = tcp(Ipv6Addr::LOCALHOST.into()).is_ok().then_some((RELAY_TCP, RELAY_UDP));
-    lead(Ports { tcp4: RELAY_TCP, udp4: RELAY_UDP, v6 }, proc)
-}
-
-/// Brings everything that is sent to these ports.
-fn lead(ports: Ports, proc: &Path) -> io::Result<()> {
-    let mut routes = Batch::default();
-    route_to_loopback(&mut routes, OWN_V4.into());
-    if ports.v6.is_some() {
-        route_to_loopback(&mut routes, OWN_V6.into());
-    }
-    // Rules first: at no moment does a route lead to where nothing watches.
-    send(libc::NETLINK_NETFILTER, &nftables::batch(ports))?;
-    send(libc::NETLINK_ROUTE, &routes)?;
-    for (name, seconds) in TIMEOUTS {
-        set(&proc.join("sys/net/netfilter").join(name), seconds)?;
-    }
-    Ok(())
+    let v6 = tcp(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 0)).is_ok().then_some((RELAY_TCP, RELAY_UDP));
+    Sayings::new(Ports { tcp4: RELAY_TCP, udp4: RELAY_UDP, v6 }).say(proc)
 }
 
 /// Where another engine made the container, the file may only be read: then that engine must have set it.
-fn set(path: &Path, value: &str) -> io::Result<()> {
-    match fs::write(path, value) {
-        Err(error) if error.raw_os_error() == Some(libc::EROFS) && fs::read_to_string(path)?.trim() == value => Ok(()),
-        result => result,
+fn set(settings: &OwnedFd, name: &str, value: &str) -> io::Result<()> {
+    let open = |flags: OFlags| openat(settings, name, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from);
+    match open(OFlags::WRONLY) {
+        Ok(mut setting) => setting.write_all(value.as_bytes()),
+        Err(Errno::ROFS) => {
+            let mut found = String::new();
+            open(OFlags::RDONLY)?.read_to_string(&mut found)?;
+            if found.trim() == value { Ok(()) } else { Err(Errno::ROFS.into()) }
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -131,20 +171,19 @@ fn send(protocol: i32, batch: &Batch) -> io::Result<()> {
     netlink::exchange(number, batch)
 }
 
-fn bound(address: IpAddr, kind: SocketType) -> io::Result<(OwnedFd, u16)> {
+fn bound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
-    bind(&socket, &SocketAddr::new(address, 0))?;
-    let name = SocketAddr::try_from(getsockname(&socket)?)?;
-    Ok((socket, name.port()))
+    bind(&socket, &address)?;
+    Ok(socket)
 }
 
-fn tcp(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
-    let (socket, port) = bound(address, SocketType::STREAM)?;
+fn tcp(address: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = bound(address, SocketType::STREAM)?;
     listen(&socket, BACKLOG)?;
-    Ok((socket, port))
+    Ok(socket)
 }
 
-fn udp(address: IpAddr) -> io::Result<(OwnedFd, u16)> {
+fn udp(address: SocketAddr) -> io::Result<OwnedFd> {
     bound(address, SocketType::DGRAM)
 }

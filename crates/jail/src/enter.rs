@@ -134,7 +134,7 @@ fn become_guest(orders: &Orders) -> Result<io::Error, Trouble> {
     match &orders.capture {
         Capturing::Nothing => {}
         Capturing::Passed(socket) => {
-            let listeners = capture::set_up(Path::new("/proc")).during("capturing the network")?;
+            let listeners = capture::Captor::new().set_up(Path::new("/proc")).during("capturing the network")?;
             send(socket, &listeners).during("handing the captured network over")?;
             // Ours are closed here: whoever holds one could shut it down.
         }

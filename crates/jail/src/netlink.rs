@@ -65,6 +65,23 @@ impl Batch {
         self.bytes.extend(head);
         self.bytes.extend(payload);
     }
+
+    /// Has the kernel answer only the last of the messages that ask for it. What goes wrong before that is answered all the
+    /// same, and first.
+    pub(crate) fn acknowledge_the_last(&mut self) {
+        let mut last: Option<usize> = None;
+        let mut at = 0;
+        while let Some(Ok(length)) = self.bytes.get(at..at + 4).map(<[u8; 4]>::try_from) {
+            // The lower byte of the flags, at 6: this is for little endian, as the filter is.
+            if self.bytes.get(at + 6).is_some_and(|flags| flags & 4 != 0)
+                && let Some(flags) = last.replace(at + 6).and_then(|before| self.bytes.get_mut(before))
+            {
+                *flags &= !4;
+                self.acknowledged -= 1;
+            }
+            at += usize::try_from(u32::from_ne_bytes(length)).unwrap_or(usize::MAX).next_multiple_of(4).max(16);
+        }
+    }
 }
 
 /// Opens a socket of this netlink protocol. Allocates nothing.
@@ -121,6 +138,17 @@ mod tests {
             attributes(&[(1, text("ab")), (2, number(7))]),
             [7, 0, 1, 0, b'a', b'b', 0, 0, 8, 0, 2, 0, 0, 0, 0, 7]
         );
+    }
+
+    #[test]
+    fn only_the_last_is_acknowledged() {
+        let mut batch = Batch::default();
+        for answer in [Answer::Acknowledged, Answer::None, Answer::Acknowledged, Answer::None] {
+            batch.message(1, CREATE, answer, &[0; 4], &[]);
+        }
+        batch.acknowledge_the_last();
+        let flags: Vec<u8> = batch.bytes.chunks(20).map(|message| message[6] & 4).collect();
+        assert_eq!((batch.acknowledged, flags), (1, vec![0, 0, 4, 0]));
     }
 
     #[test]

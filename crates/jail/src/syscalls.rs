@@ -20,14 +20,15 @@ pub(crate) enum Side {
 /// The process must have one thread: the child goes on with a copy of it.
 pub(crate) unsafe fn clone_into(flags: i32, group: Option<BorrowedFd<'_>>) -> io::Result<Side> {
     const INTO_CGROUP: u64 = 0x2_0000_0000;
-    let mut pidfd: RawFd = -1;
+    let (mut pidfd, sibling): (RawFd, u64) = (-1, u64::from(libc::CLONE_PARENT.cast_unsigned()));
     let flags = u64::from((flags | libc::CLONE_PIDFD).cast_unsigned()) | group.map_or(0, |_| INTO_CGROUP);
     let arguments = libc::clone_args {
         flags,
         pidfd: (&raw mut pidfd) as u64,
         child_tid: 0,
         parent_tid: 0,
-        exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
+        // A sibling ends as we would: whoever waits for us waits for it.
+        exit_signal: if flags & sibling == 0 { u64::from(libc::SIGCHLD.cast_unsigned()) } else { 0 },
         stack: 0,
         stack_size: 0,
         tls: 0,
@@ -43,6 +44,39 @@ pub(crate) unsafe fn clone_into(flags: i32, group: Option<BorrowedFd<'_>>) -> io
     }
     // SAFETY: the kernel gave us this descriptor.
     Ok(Side::Parent { pid: i32::try_from(pid).unwrap_or(-1), pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })
+}
+
+/// A namespace that is held by a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Namespace {
+    Mounts,
+    User,
+}
+
+impl Namespace {
+    /// What it is called in /proc.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mounts => "mnt",
+            Self::User => "user",
+        }
+    }
+}
+
+/// A namespace of a process, without a path to it (since Linux 6.11).
+pub(crate) fn namespace(process: &OwnedFd, kind: Namespace) -> io::Result<OwnedFd> {
+    // `_IO(0xff, number)`, see `linux/pidfd.h`.
+    let request = 0xff00
+        | match kind {
+            Namespace::Mounts => 3,
+            Namespace::User => 9,
+        };
+    // WHY: no safe form without a dependency.
+    // SAFETY: takes plain values and gives a descriptor that is ours.
+    unsafe {
+        let number = check(libc::ioctl(process.as_raw_fd(), request, 0).into())?;
+        Ok(OwnedFd::from_raw_fd(RawFd::try_from(number).unwrap_or(-1)))
+    }
 }
 
 /// Enters new namespaces of these kinds.

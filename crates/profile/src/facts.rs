@@ -22,7 +22,7 @@ pub enum Capability {
     Landlock,
     /// A Docker daemon.
     Docker,
-    /// The Docker daemon is on this machine, so that sockets of its containers can be passed to us.
+    /// The Docker daemon is on this machine: it has this machine's files, and sockets of its containers can be passed to us.
     DockerHere,
     /// The Docker daemon bounds memory, processes and cpu.
     DockerLimits,
@@ -87,7 +87,7 @@ impl Capability {
             Self::Nftables => "N0 and N1 at H1, and a record of what N2 refuses",
             Self::Landlock => "a second fence around files",
             Self::Docker => "H1 with `sandbox: docker`",
-            Self::DockerHere => "N0 and N1 with `sandbox: docker`, and a record of what N2 refuses",
+            Self::DockerHere => "`sandbox: docker` with mounts, and a network at full speed",
             Self::DockerLimits => "limits of memory, processes and cpu with `sandbox: docker`",
             Self::DockerIds => "root in a Docker container that is nobody outside",
             Self::Kubernetes => "H2",

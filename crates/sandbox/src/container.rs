@@ -147,6 +147,8 @@ impl Containers {
         let helper = |error: std::io::Error| StartError::Helper(error);
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| helper(errno.into()))?;
+        let stream = std::os::unix::net::UnixStream::from(ours);
+        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
         let spec = Spec {
             id,
             name: format!("ringfence-{}-{id}", self.run),
@@ -178,12 +180,11 @@ impl Containers {
         let (maker, created) = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
         let created = created?;
         let held = Held { helper: maker, id, disk };
-        let stream = std::os::unix::net::UnixStream::from(ours);
-        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map_err(helper)?;
         // From here on the sandbox is held: whatever fails ends it.
         let mut held = Some(held);
         let opened = async {
-            let session = Session::open(stream).await?;
+            // The helper has seen it become the guest, with everything that holds it.
+            let session = Session::open_at_once(stream);
             let capture = match network {
                 Network::Relayed => Capture::Relayed(session.relay(RELAY_TCP, RELAY_UDP).await?),
                 Network::Loopback | Network::Captured => Capture::Passed(created.listeners),

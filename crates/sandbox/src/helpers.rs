@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jail::cgroups::Limits;
 use jail::zygote::{Network, Zygote};
 
-use crate::programs::{GUEST, ZYGOTE};
+use crate::programs::ZYGOTE;
 use crate::sandbox::StartError;
 
 /// One helper; whoever it made lives and dies with it.
@@ -41,7 +41,7 @@ pub(crate) fn lock(helper: &Helper) -> MutexGuard<'_, Zygote> {
 }
 
 fn start() -> Result<Helper, StartError> {
-    Ok(Arc::new(Mutex::new(Zygote::start(ZYGOTE, GUEST).map_err(StartError::Helper)?)))
+    Ok(Arc::new(Mutex::new(Zygote::start(ZYGOTE).map_err(StartError::Helper)?)))
 }
 
 impl Helpers {

@@ -19,6 +19,7 @@ mod sandbox;
 mod session;
 mod share;
 mod snapshot;
+mod transfer;
 mod tree;
 
 pub use attempt::Tried;
@@ -33,12 +34,13 @@ pub use maker::{Bounds, Kind, Maker, Pending, Variant};
 pub use operation::{Event, Input, Running};
 pub use pool::Pool;
 pub use programs::{GUEST, ZYGOTE};
-pub use registry::{Registered, Run, runs};
+pub use registry::{Registered, Run, private_directory, runs};
 pub use relay::{Arrived, Inquiry, Relay};
 pub use sandbox::{Backing, Completed, Overflow, ReadError, Sandbox, StartError};
 pub use session::{Session, SessionError};
 pub use share::share;
 pub use snapshot::{Archive, Changes, Snapshot};
+pub use transfer::{Reading, Writing};
 pub use tree::{Transferred, TreeError, TreeLimits};
 pub use wire::{
     Argument, Attempt, Attempted, DialFailure, Ending, Entry, Exec, FailureKind, FileKind, Listed, LocalAddress,

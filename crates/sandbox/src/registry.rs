@@ -29,7 +29,11 @@ pub struct Run {
     directory: PathBuf,
 }
 
-/// Where the runs of this user are listed: a directory that is nobody else's.
+/// Where the runs of this user are listed: a directory that is nobody else's. It is made if it is not there.
+pub fn private_directory() -> io::Result<PathBuf> {
+    base()
+}
+
 fn base() -> io::Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     let runtime =

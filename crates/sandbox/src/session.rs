@@ -118,6 +118,34 @@ impl Session {
         reader: impl AsyncRead + Unpin + Send + 'static,
         writer: impl AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Self, SessionError> {
+        let (session, greeted) = Self::speak(reader, writer);
+        session.shared.greet(greeted).await?;
+        tokio::spawn(watch_over(Arc::downgrade(&session.shared)));
+        Ok(session)
+    }
+
+    /// Begins a conversation with a guest of which somebody we trust says that it is there: it can be asked for something
+    /// before it has said hello. One that does not say so in time, in our version, is dead, as whoever asked will hear.
+    pub fn open_at_once(stream: UnixStream) -> Self {
+        let (reader, writer) = stream.into_split();
+        let (session, greeted) = Self::speak(reader, writer);
+        let watched = Arc::downgrade(&session.shared);
+        tokio::spawn(async move {
+            let Some(shared) = watched.upgrade() else { return };
+            match shared.greet(greeted).await {
+                Err(SessionError::Died(reason)) => return shared.die(&reason),
+                Err(SessionError::Failed { .. }) | Ok(()) => drop(shared),
+            }
+            watch_over(watched).await;
+        });
+        session
+    }
+
+    /// Says hello; the guest's own version comes where this leads.
+    fn speak(
+        reader: impl AsyncRead + Unpin + Send + 'static,
+        writer: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> (Self, oneshot::Receiver<u32>) {
         let (control, control_queue) = mpsc::unbounded_channel();
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (alive, _) = watch::channel(true);
@@ -126,17 +154,8 @@ impl Session {
         // Both tasks end with the stream: the reader at its end, the writer when the session's last user is gone.
         tokio::spawn(write(writer, control_queue, data_queue));
         tokio::spawn(read(reader, Arc::clone(&shared), hello));
-        let session = Self { shared };
-        session.shared.send(Host::Hello { version: PROTOCOL_VERSION });
-        match tokio::time::timeout(HELLO, greeted).await {
-            Ok(Ok(PROTOCOL_VERSION)) => {
-                tokio::spawn(watch_over(Arc::downgrade(&session.shared)));
-                Ok(session)
-            }
-            Ok(Ok(version)) => Err(SessionError::Died(format!("its guest speaks version {version}"))),
-            Ok(Err(_)) => Err(session.shared.death()),
-            Err(_) => Err(SessionError::Died(format!("its guest said nothing within {HELLO:?}"))),
-        }
+        shared.send(Host::Hello { version: PROTOCOL_VERSION });
+        (Self { shared }, greeted)
     }
 
     /// Starts an operation; `first` makes its first frame from its id.
@@ -230,6 +249,16 @@ impl Session {
 }
 
 impl Shared {
+    /// Waits for the guest's hello.
+    async fn greet(&self, greeted: oneshot::Receiver<u32>) -> Result<(), SessionError> {
+        match tokio::time::timeout(HELLO, greeted).await {
+            Ok(Ok(PROTOCOL_VERSION)) => Ok(()),
+            Ok(Ok(version)) => Err(SessionError::Died(format!("its guest speaks version {version}"))),
+            Ok(Err(_)) => Err(self.death()),
+            Err(_) => Err(SessionError::Died(format!("its guest said nothing within {HELLO:?}"))),
+        }
+    }
+
     fn table(&self) -> std::sync::MutexGuard<'_, Table> {
         // A panic elsewhere leaves the table as it is: plain data.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)

@@ -142,7 +142,8 @@ async fn signal_guest() {
 
 #[tokio::test]
 async fn kill_zygote() {
-    let (first, second) = (create().await, create().await);
+    let engine = engine();
+    let (first, second) = (engine.create(request()).await.unwrap(), engine.create(request()).await.unwrap());
     // Everything that it can see, and every number there is.
     let script = "kill -9 -1; for p in $(seq 2 4000); do kill -9 $p 2>/dev/null; done; true";
     let _ = exec(&first, command(&["sh", "-c", script])).await.unwrap();
@@ -352,8 +353,7 @@ async fn ambient_caps() {
 
 #[tokio::test]
 async fn ptrace_sibling_sandbox() {
-    let engine = engine();
-    let (first, second) = (engine.create(request()).await.unwrap(), engine.create(request()).await.unwrap());
+    let (first, second) = (create().await, create().await);
     let running = first.start(command(&["sleep", "4321"])).unwrap();
     assert_eq!(sh(&second, "pgrep -fc '^sleep 4321' || true").await, "0");
     drop(running);

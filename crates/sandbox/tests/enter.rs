@@ -91,6 +91,25 @@ async fn the_guest_has_a_captured_network_a_filter_and_few_rights() {
 }
 
 #[tokio::test]
+async fn the_guest_of_a_container_elsewhere_relays_its_network() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let orders = Orders { capture: Capturing::Relayed, guest: inner.join("guest"), ..Orders::default() };
+    let mut child = start(&inner, &orders);
+    let (output, input) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
+    let session = Session::open_over(output, input).await.unwrap();
+    let relay = session.relay(sandbox::RELAY_TCP, sandbox::RELAY_UDP).await.unwrap();
+    let accepted = async { relay.accept().await.unwrap().to };
+    let connect = "perl -MIO::Socket::IP -e 'print IO::Socket::IP->new(PeerHost => q(93.184.215.10), PeerPort => 80) ? q(on) : $@'";
+    let (to, said) = tokio::join!(accepted, script(&session, connect));
+    assert_eq!((to, said.as_str()), (Some("93.184.215.10:80".parse().unwrap()), "on"));
+    session.shutdown();
+    let ended = tokio::time::timeout(Duration::from_secs(10), child.wait()).await.unwrap().unwrap();
+    assert!(ended.success(), "{ended}");
+}
+
+#[tokio::test]
 async fn without_anybody_to_take_the_network_there_is_no_guest() {
     let directory = tempfile::tempdir().unwrap();
     let inner = directory.path().join("inner");

@@ -8,12 +8,24 @@ use std::time::{Duration, Instant};
 
 use common::{engine, is_root, request, sh};
 use jail::cgroups::Limits;
-use jail::zygote::Image;
+use jail::zygote::{Image, Mount};
 use sandbox::{Containers, Request};
 
-fn children(of: u32) -> Vec<u32> {
+/// Every child of the helper.
+fn all_children(of: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
     text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// How many process namespaces deep a process is.
+fn depth(process: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status.lines().find(|line| line.starts_with("NSpid:")).map_or(0, |line| line.split_whitespace().count())
+}
+
+/// The helper's sandboxes: all of its children but the cradle, which is in no process namespace of its own.
+fn children(of: u32) -> Vec<u32> {
+    all_children(of).into_iter().filter(|pid| depth(&pid.to_string()) != depth("self")).collect()
 }
 
 /// Waits until the helper has as many children; it makes them while nobody asks.
@@ -90,6 +102,65 @@ async fn a_prepared_one_that_died_is_not_handed_out() {
     let sandbox = engine.create(request()).await.unwrap();
     assert_eq!(sh(&sandbox, "echo fine").await, "fine");
     assert!(!children(engine.helper()).contains(&pid));
+}
+
+#[tokio::test]
+async fn a_cradle_that_died_is_replaced() {
+    let engine = engine();
+    engine.prepare(&request(), 0).await.unwrap();
+    let first = engine.create(request()).await.unwrap();
+    for _ in 0..2 {
+        let cradle = all_children(engine.helper()).into_iter().find(|pid| depth(&pid.to_string()) == depth("self"));
+        let cradle = rustix::process::Pid::from_raw(cradle.unwrap().cast_signed()).unwrap();
+        rustix::process::kill_process(cradle, rustix::process::Signal::KILL).unwrap();
+        let sandbox = engine.create(request()).await.unwrap();
+        assert_eq!(sh(&sandbox, "echo fine").await, "fine");
+    }
+    // Who is there needs it no more.
+    assert_eq!(sh(&first, "echo fine").await, "fine");
+}
+
+/// A guest is a copy of a process, but not of one that knows anything: no path, name or sandbox of the zygote's is in it.
+#[tokio::test]
+async fn a_guest_is_a_copy_of_nobody_who_knows_anything() {
+    if !is_root() {
+        return;
+    }
+    let engine = engine();
+    engine.prepare(&request(), 0).await.unwrap();
+    let shown = tempfile::Builder::new().prefix("a-path-that-nobody-inside-knows-").tempdir().unwrap();
+    let source = shown.path().to_str().unwrap().to_owned();
+    let mounts = vec![Mount { source: source.clone(), target: "/shown".into(), writable: false }];
+    let knows = engine.create(Request { mounts, ..request() }).await.unwrap();
+    let other = engine.create(request()).await.unwrap();
+    assert_eq!(
+        sh(&other, "cat /proc/1/comm; tr '\\0' '\\n' < /proc/1/cmdline").await,
+        "ringfence-guest\nringfence-guest"
+    );
+    assert!(holds(std::process::id(), &source), "we know it, and would find it");
+    for process in all_children(engine.helper()) {
+        assert!(!holds(process, &source), "{process}");
+    }
+    knows.stop().await.unwrap();
+    other.stop().await.unwrap();
+}
+
+/// Whether a text is anywhere in what a process can write to.
+fn holds(process: u32, text: &str) -> bool {
+    use std::os::unix::fs::FileExt as _;
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let memory = std::fs::File::open(format!("/proc/{process}/mem")).unwrap();
+    let writable = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|rights| rights.starts_with("rw")));
+    let mut looked_at = 0;
+    let found = writable.into_iter().any(|line| {
+        let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [from, to] = [from, to].map(|number| u64::from_str_radix(number, 16).unwrap());
+        let mut bytes = vec![0; usize::try_from(to - from).unwrap()];
+        looked_at += memory.read_at(&mut bytes, from).unwrap_or(0);
+        bytes.windows(text.len()).any(|part| part == text.as_bytes())
+    });
+    assert!(looked_at > 0, "nothing of {process} could be read");
+    found
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A network that the guest relays: what arrives is handed on, nobody else listens there, and a guest that lies about it
 //! hurts only itself.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may stop at its own set-up")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may stop at its own set-up")]
 
 mod common;
 

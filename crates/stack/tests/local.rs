@@ -33,7 +33,7 @@ impl Kind for Plain {
 
 impl Maker for Plain {
     fn make(&self, _: Variant) -> Pending<'_, (Sandbox, Capture)> {
-        Box::pin(async { Ok((sandbox::start_local().await?, Capture { listeners: Vec::new() })) })
+        Box::pin(async { Ok((sandbox::start_local().await?, Capture::Passed(Vec::new()))) })
     }
 
     fn keeps_files(&self) -> bool {
@@ -89,9 +89,9 @@ fn service(name: &str, script: &str) -> Service {
     }
 }
 
-fn healthy(script: &str, retries: u32) -> Option<Health> {
+fn healthy(script: &str, retries: u32) -> Health {
     let (interval, timeout) = (Duration::from_millis(100), Duration::from_secs(5));
-    Some(Health { test: process(script), interval, timeout, retries, start_period: Duration::ZERO })
+    Health { test: process(script), interval, timeout, retries, start_period: Duration::ZERO }
 }
 
 fn need(service: &str, condition: Condition) -> Need {
@@ -135,7 +135,7 @@ async fn each_starts_when_what_it_waits_for_is_there_and_all_end() {
     let web = Service {
         needs: vec![need("seed", Condition::Completed)],
         // It is healthy a while after it has started.
-        health: healthy(&format!("test -e {}", page.display()), 100),
+        health: Some(healthy(&format!("test -e {}", page.display()), 100)),
         ..service(
             "web",
             &format!("{}; sleep 0.5; echo healthy >>{}; touch {}; {on}", say("web"), log.display(), page.display()),
@@ -164,10 +164,10 @@ async fn what_fails_is_named_with_its_last_words() {
     let failed = |started: Result<(Stack, Running<()>), StackError>| started.err().unwrap().to_string();
     let (started, _) = start(vec![on(), service("broken", "echo bad config >&2; exit 3")], LONG).await;
     assert_eq!(failed(started), "the service `broken` ended with exit code 3; its last words: bad config");
-    let sick = Service { health: healthy("echo sick; exit 1", 2), ..service("db", "exec sleep 1000") };
+    let sick = Service { health: Some(healthy("echo sick; exit 1", 2)), ..service("db", "exec sleep 1000") };
     let (started, _) = start(vec![on(), sick.clone()], LONG).await;
     assert_eq!(failed(started), "the service `db` is not healthy; its last words: its check: exit code 1: sick");
-    let slow = Service { health: healthy("false", 10_000), ..service("db", "echo I try; exec sleep 1000") };
+    let slow = Service { health: Some(healthy("false", 10_000)), ..service("db", "echo I try; exec sleep 1000") };
     let (started, events) = start(vec![on(), slow], Duration::from_millis(500)).await;
     let said = failed(started);
     assert!(said.starts_with("the service `db` was not ready within 0.5 s: it runs, and was never healthy"), "{said}");

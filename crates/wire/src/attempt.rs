@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::message::FailureKind;
+
 /// The most that an attempt reads of anything, in bytes.
 pub const MAX_ATTEMPTED: usize = 64 << 10;
 
@@ -139,6 +141,51 @@ pub enum Attempt {
         /// How many.
         count: u32,
     },
+    /// Send a regular file to standard output. No [`Attempted`] is written: a failure is a code, and words on standard
+    /// error ([`TransferFailure`]).
+    SendFile {
+        /// Where.
+        path: String,
+        /// Fail if it is larger.
+        limit: u64,
+    },
+    /// Write standard input to a file, making its parents. Failures are told as those of `SendFile`.
+    TakeFile {
+        /// Where.
+        path: String,
+        /// Permission bits of a new file.
+        permissions: u32,
+    },
+}
+
+/// Why a transfer by a child failed: kinds as exit codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransferFailure;
+
+impl TransferFailure {
+    /// The kinds, by their codes from 64 on: below are those of a child that came to another end.
+    const KINDS: [FailureKind; 8] = [
+        FailureKind::Other,
+        FailureKind::NotFound,
+        FailureKind::PermissionDenied,
+        FailureKind::IsADirectory,
+        FailureKind::NotADirectory,
+        FailureKind::NotRegular,
+        FailureKind::TooLarge,
+        FailureKind::Exhausted,
+    ];
+
+    /// The exit code of a kind.
+    pub fn code(kind: FailureKind) -> i32 {
+        let index = Self::KINDS.iter().position(|known| *known == kind).unwrap_or(0);
+        64 + i32::try_from(index).unwrap_or(0)
+    }
+
+    /// The kind of an exit code.
+    pub fn kind(code: i32) -> FailureKind {
+        let index = usize::try_from(code - 64).ok();
+        index.and_then(|index| Self::KINDS.get(index)).copied().unwrap_or(FailureKind::Other)
+    }
 }
 
 /// One entry of a directory.

@@ -10,7 +10,7 @@ mod attempt;
 mod frame;
 mod message;
 
-pub use attempt::{Argument, Attempt, Attempted, Ending, Listed, LocalAddress, MAX_ATTEMPTED};
+pub use attempt::{Argument, Attempt, Attempted, Ending, Listed, LocalAddress, MAX_ATTEMPTED, TransferFailure};
 pub use frame::{Decoder, FrameError, MAX_CHUNK, MAX_FRAME, Message, encode};
 pub use message::{
     DialFailure, Entry, Exec, FailureKind, FileKind, Guest, Host, Look, MAX_QUESTION, Outcome, PROTOCOL_VERSION, Stat,

@@ -138,8 +138,8 @@ fn read(zygote: Option<u32>, sandboxes: usize) -> Result<Reading, Box<dyn Error>
     if let Some(zygote) = zygote {
         reading.zygote = share(zygote)?;
         let guests = children(zygote)?;
-        // One more may wait for its root. It is counted: an engine has it.
-        if !(sandboxes..=sandboxes + 1).contains(&guests.len()) {
+        // One more is the cradle, and one may wait for its root. They are counted: an engine has them.
+        if !(sandboxes + 1..=sandboxes + 2).contains(&guests.len()) {
             return Err(format!("{} guests in {sandboxes} sandboxes", guests.len()).into());
         }
         for guest in guests {

@@ -32,6 +32,8 @@ mod sandboxes;
 mod sandboxes_docker;
 mod score;
 mod score_line;
+mod serve;
+mod serve_workshop;
 mod services;
 mod set;
 mod set_logs;
@@ -67,6 +69,7 @@ pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
         Command::Log(command) => logs::run(command, printer),
         Command::Run(arguments) => run::run(&arguments, printer),
         Command::Verify(arguments) => verify::run(&arguments, printer),
+        Command::Serve(arguments) => serve::run(&arguments, printer),
         Command::Sandbox(command) => sandboxes::run(command, printer),
         Command::Image(command) => images::run(command, printer),
         Command::Doctor => doctor::doctor(printer),

@@ -2,6 +2,7 @@
 //!
 //! Servers are of one static program, whoever asks for names is a Debian: static programs have no resolver of their own.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -243,9 +244,10 @@ dataset:
 ",
     );
     for number in 0..samples {
-        task.push_str(&format!(
-            "  - id: s{number}\n    input: Go on.\n    target: done\n    files: {{'db:/tmp/of-{number}': 'file {number}', /note: 'note {number}'}}\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: 'cat /note; echo; curl -s -m 5 http://web:8080/page; curl -s -m 5 telnet://db:5432 </dev/null; sleep 1'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}\n"
-        ));
+        let _ = writeln!(
+            task,
+            "  - id: s{number}\n    input: Go on.\n    target: done\n    files: {{'db:/tmp/of-{number}': 'file {number}', /note: 'note {number}'}}\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: 'cat /note; echo; curl -s -m 5 http://web:8080/page; curl -s -m 5 telnet://db:5432 </dev/null; sleep 1'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
+        );
     }
     write(place, "task.yaml", &task)
 }

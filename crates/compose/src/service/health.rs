@@ -27,6 +27,18 @@ pub struct Health {
     pub start_interval: Option<Duration>,
 }
 
+impl Health {
+    /// How long a service may take until it is healthy or has failed, with the Engine's defaults for what is not said. A test that
+    /// begins at the end of the start period does not count yet, so one more may run.
+    pub fn longest_wait(&self) -> Duration {
+        let default = Duration::from_secs(30);
+        let (interval, timeout) = (self.interval.unwrap_or(default), self.timeout.unwrap_or(default));
+        let start = self.start_period.unwrap_or_default();
+        let uncounted = if start.is_zero() { start } else { start.saturating_add(timeout) };
+        interval.saturating_add(timeout).saturating_mul(self.retries.unwrap_or(3)).saturating_add(uncounted)
+    }
+}
+
 /// What is run to find out about health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthTest {

@@ -23,16 +23,18 @@ mod mounts;
 mod ports;
 mod rights;
 mod simple;
+mod tmpfs;
 
 pub use command::argv;
 pub use depends::{Condition, Dependency};
 pub use health::{Health, HealthTest};
 pub use image::{Build, Dockerfile, Image, Platform, PlatformError, Pull};
 pub use limits::{Limits, LimitsInForce, Ulimit};
-pub use mounts::{Access, Mount, MountSource, Tmpfs};
+pub use mounts::{Access, Mount, MountSource};
 pub use ports::{PortRange, Protocol};
 pub use rights::{ADDABLE_CAPABILITIES, Capability, CapabilityError, Dropped};
 pub use simple::Restart;
+pub use tmpfs::Tmpfs;
 
 /// Where a service is attached. Whatever this says, the profile's own network level holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +119,12 @@ impl Service {
         self.environment.iter().map(|(name, value)| (name.as_str(), value.value.as_str())).collect()
     }
 
+    /// The variables over those of the image, which are `NAME=VALUE` each.
+    pub fn environment_over(&self, image: &[String]) -> BTreeMap<String, String> {
+        let image = image.iter().filter_map(|entry| entry.split_once('='));
+        image.chain(self.variables()).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
     /// The command line, given the image's own entry point and command; see [`argv`].
     pub fn argv(&self, image_entrypoint: &[String], image_command: &[String]) -> Vec<String> {
         let own = |words: &Option<Located<Vec<String>>>| words.as_ref().map(|words| words.value.clone());
@@ -127,12 +135,22 @@ impl Service {
 /// Reads a service. `None` if it could not be, of which there are problems then, or if its profiles leave it out.
 pub(crate) fn read(reading: &Reading, name: ServiceName, node: Node) -> Option<Service> {
     *reading.service.borrow_mut() = Some(name.clone());
-    let service = read_keys(reading, name, node);
+    let (refused, ignored) = (reading.refused.borrow().len(), reading.ignored.borrow().len());
+    let service = read_keys(reading, name, node).and_then(|(service, left_out)| {
+        let Some(place) = left_out else { return Some(service) };
+        // What never starts weakens nothing, and need not be told piece by piece.
+        reading.refused.borrow_mut().truncate(refused);
+        reading.ignored.borrow_mut().truncate(ignored);
+        let why = "the whole service is left out: it starts only with a profile that nobody switches on";
+        reading.ignore(place, "profiles", why);
+        None
+    });
     *reading.service.borrow_mut() = None;
     service
 }
 
-fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<Service> {
+/// The service, and where it says that it is left out.
+fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<(Service, Option<Place>)> {
     let place = node.place;
     let mut keys = Section::open(reading, node, "a service", SERVICE_KEYS)?;
     let left_out = simple::left_out(&mut keys);
@@ -173,7 +191,7 @@ fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<Service
         marked_default: keys.truth("x-default").unwrap_or(false),
     };
     keys.finish();
-    (!left_out).then_some(service)
+    Some((service, left_out))
 }
 
 /// A list of texts.

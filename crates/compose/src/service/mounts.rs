@@ -3,12 +3,12 @@
 use profile::source::{Node, Value};
 use profile::{Located, Place};
 
+use super::tmpfs::{self, Tmpfs};
 use crate::host::{self, Use};
 use crate::names::{ContainerPath, HostPath, VolumeName};
 use crate::reading::Reading;
-use crate::rules::{BIND_KEYS, MOUNT_KEYS, MOUNT_TMPFS_KEYS, MOUNT_VOLUME_KEYS};
+use crate::rules::{BIND_KEYS, MOUNT_KEYS, MOUNT_VOLUME_KEYS};
 use crate::section::{self, Section};
-use crate::units::bytes;
 
 /// Something that is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,21 +41,6 @@ pub enum MountSource {
     Tmpfs(Tmpfs),
 }
 
-/// Memory that looks like a directory.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tmpfs {
-    /// Bytes at most.
-    pub size: Option<u64>,
-    /// Permission bits of the directory.
-    pub mode: Option<u32>,
-    /// Its owner.
-    pub uid: Option<u32>,
-    /// Its group.
-    pub gid: Option<u32>,
-    /// Whether programs in it may run; absent means as the provider has it.
-    pub exec: Option<bool>,
-}
-
 /// Whether something may be written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -73,14 +58,14 @@ pub(super) fn read(keys: &mut Section) -> Vec<Located<Mount>> {
         let mount = if matches!(item.value, Value::Map(_)) { long(reading, item) } else { short(reading, item) };
         mounts.extend(mount.map(|mount| Located::at(place, mount)));
     }
-    let tmpfs = match keys.take("tmpfs") {
-        Some(Node { place, value: Value::List(items) }) => items.into_iter().map(|item| (place, item)).collect(),
-        Some(node) => vec![(node.place, node)],
+    let memory = match keys.take("tmpfs") {
+        Some(node) if matches!(node.value, Value::List(_)) => section::list(reading, node, "tmpfs"),
+        Some(node) => vec![node],
         None => Vec::new(),
     };
-    for (_, item) in tmpfs {
+    for item in memory {
         let place = item.place;
-        let mount = section::text(reading, item, "tmpfs").and_then(|text| tmpfs_text(reading, place, &text.value));
+        let mount = section::text(reading, item, "tmpfs").and_then(|text| tmpfs::short(reading, place, &text.value));
         mounts.extend(mount.map(|mount| Located::at(place, mount)));
     }
     for (index, mount) in mounts.iter().enumerate() {
@@ -93,7 +78,7 @@ pub(super) fn read(keys: &mut Section) -> Vec<Located<Mount>> {
 }
 
 /// A path inside that may be mounted at: not what the sandbox itself provides.
-fn target(reading: &Reading, place: Place, text: &str) -> Option<ContainerPath> {
+pub(super) fn target(reading: &Reading, place: Place, text: &str) -> Option<ContainerPath> {
     let path: ContainerPath = match text.parse() {
         Ok(path) => path,
         Err(error) => {
@@ -196,7 +181,7 @@ fn long(reading: &Reading, item: Node) -> Option<Mount> {
     if let Some(node) = of_bind {
         bind_options(reading, node);
     }
-    let tmpfs = of_tmpfs.map_or(Some(Tmpfs::default()), |node| tmpfs_options(reading, node));
+    let tmpfs = of_tmpfs.map_or(Some(Tmpfs::default()), |node| tmpfs::options(reading, node));
     let Some(inside) = inside else {
         reading.problem(place, "a volume has no `target`");
         return None;
@@ -252,68 +237,4 @@ fn bind_options(reading: &Reading, node: Node) {
         refuse_propagation(reading, how.place.unwrap_or(place), &how.value);
     }
     keys.finish();
-}
-
-fn tmpfs_options(reading: &Reading, node: Node) -> Option<Tmpfs> {
-    let mut keys = Section::open(reading, node, "`tmpfs`", MOUNT_TMPFS_KEYS)?;
-    let size = keys.parsed("size", bytes).map(|size| size.value).filter(|size| *size > 0);
-    let mode = keys.take("mode").and_then(|node| {
-        // YAML has several opinions on what a bare 0755 is.
-        let mode = if let Value::Text(text) = &node.value { octal(text) } else { None };
-        if mode.is_none() {
-            let hint = "write \"1777\", with the quotes";
-            reading.problem_with_hint(node.place, "`mode` must be a text of octal digits", hint);
-        }
-        mode
-    });
-    keys.finish();
-    Some(Tmpfs { size, mode, ..Tmpfs::default() })
-}
-
-fn octal(text: &str) -> Option<u32> {
-    u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777)
-}
-
-/// `PATH` or `PATH:OPTIONS`.
-fn tmpfs_text(reading: &Reading, place: Place, text: &str) -> Option<Mount> {
-    let (inside, options) = text.split_once(':').unwrap_or((text, ""));
-    let inside = target(reading, place, inside);
-    let mut tmpfs = Tmpfs::default();
-    let mut access = Access::ReadWrite;
-    for option in options.split(',').filter(|option| !option.is_empty()) {
-        let known = match option.split_once('=').unwrap_or((option, "")) {
-            ("size", size) => bytes(size).map(|size| tmpfs.size = Some(size).filter(|size| *size > 0)).is_ok(),
-            ("mode", mode) => octal(mode).map(|mode| tmpfs.mode = Some(mode)).is_some(),
-            ("uid", uid) => uid.parse().map(|uid| tmpfs.uid = Some(uid)).is_ok(),
-            ("gid", gid) => gid.parse().map(|gid| tmpfs.gid = Some(gid)).is_ok(),
-            ("exec", "") => {
-                tmpfs.exec = Some(true);
-                true
-            }
-            ("noexec", "") => {
-                tmpfs.exec = Some(false);
-                true
-            }
-            ("ro", "") => {
-                access = Access::ReadOnly;
-                true
-            }
-            ("rw" | "nosuid" | "nodev" | "noatime" | "relatime" | "nodiratime", "") => true,
-            ("suid" | "dev", "") => {
-                reading.refuse(
-                    place,
-                    "tmpfs",
-                    format_args!("`{option}` on memory"),
-                    "files of the sandbox's own making would have rights",
-                );
-                true
-            }
-            _ => false,
-        };
-        if !known {
-            let shown: String = option.chars().take(40).collect();
-            reading.problem(place, format!("unknown option `{shown}` of `tmpfs`"));
-        }
-    }
-    Some(Mount { target: inside?, source: MountSource::Tmpfs(tmpfs), access })
 }

@@ -1,6 +1,6 @@
 //! Keys whose value is one word.
 
-use profile::Located;
+use profile::{Located, Place};
 
 use crate::section::Section;
 
@@ -73,17 +73,9 @@ pub(super) fn signal(text: &str) -> Result<String, &'static str> {
     if named || numbered { Ok(text.to_owned()) } else { Err("must be a signal, such as SIGTERM or 15") }
 }
 
-/// Whether `profiles` leaves the service out: nobody switches any on.
-pub(super) fn left_out(keys: &mut Section) -> bool {
-    let Some((place, node)) = keys.take_with_key("profiles") else { return false };
+/// Where `profiles` leaves the service out: nobody switches any on.
+pub(super) fn left_out(keys: &mut Section) -> Option<Place> {
+    let (place, node) = keys.take_with_key("profiles")?;
     let profiles = crate::section::list(keys.reading, node, "profiles");
-    if profiles.is_empty() {
-        return false;
-    }
-    keys.reading.ignore(
-        place,
-        "profiles",
-        "the whole service is left out: it starts only with a profile that nobody switches on",
-    );
-    true
+    (!profiles.is_empty()).then_some(place)
 }

@@ -251,7 +251,11 @@ fn tree(runs: &[(u32, Action)]) -> Vec<sock_filter> {
         let (left, right) = runs.split_at(runs.len() / 2);
         let (first, left, right) = (right.first().map_or(0, |(first, _)| *first), tree(left), tree(right));
         let over = u32::try_from(left.len()).unwrap_or(0);
-        let mut node = vec![jump(BPF_JGE, first, 0, 1), statement(BPF_JMP | BPF_JA, over)];
+        // A short jump fits into the question; the kernel compiles every instruction anew for every sandbox.
+        let mut node = match u8::try_from(over) {
+            Ok(over) => vec![jump(BPF_JGE, first, over, 0)],
+            Err(_) => vec![jump(BPF_JGE, first, 0, 1), statement(BPF_JMP | BPF_JA, over)],
+        };
         node.extend(left);
         node.extend(right);
         return node;

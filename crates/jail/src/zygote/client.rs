@@ -58,31 +58,36 @@ fn sealed(name: &str, program: &[u8]) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Starts a program that finds `control` at number 3, in a session of its own.
+/// Starts a program that finds `control` at number 3, in a session of its own that Ctrl-C does not reach.
 pub fn spawn_at_3(mut command: Command, control: &OwnedFd) -> io::Result<Child> {
-    inherit(&mut command, &[control]);
+    inherit_at_3(&mut command, control, Session::Own);
     command.spawn()
 }
 
-/// Has `command` find these descriptors at 3, 4 and so on, in a session of its own that Ctrl-C does not reach.
-fn inherit(command: &mut Command, descriptors: &[&OwnedFd]) {
-    let numbers: Vec<i32> = descriptors.iter().map(|fd| fd.as_raw_fd()).collect();
+/// Which session a program that is started is in. The kernel shares its time among sessions, and who waits for somebody of
+/// another session may wait for everybody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Session {
+    Ours,
+    Own,
+}
+
+/// Has `command` find `control` at number 3, and no other descriptor of ours but its standard streams.
+pub(super) fn inherit_at_3(command: &mut Command, control: &OwnedFd, session: Session) {
+    let number = control.as_raw_fd();
     // WHY: a program that is executed finds descriptors by number, and the standard library passes only three.
-    // SAFETY: between fork and exec only fcntl, dup2, close and setsid are called, which are async-signal-safe; nothing
-    // is allocated. All copies are made high up first, so that no number is overwritten before it is used.
+    // SAFETY: between fork and exec only fcntl, dup2, close, setsid and close_range are called, which are async-signal-safe;
+    // nothing is allocated. The copy is made high up first, so that it is another number than 3.
     unsafe {
         command.pre_exec(move || {
-            let mut high = [-1; 4];
-            for (copy, number) in high.iter_mut().zip(&numbers) {
-                *copy = libc::fcntl(*number, libc::F_DUPFD, 10);
+            let copy = libc::fcntl(number, libc::F_DUPFD, 10);
+            if copy == -1 || libc::dup2(copy, 3) == -1 || libc::close(copy) == -1 {
+                return Err(io::Error::last_os_error());
             }
-            for (copy, number) in high.iter().take(numbers.len()).zip(3..) {
-                if *copy == -1 || libc::dup2(*copy, number) == -1 || libc::close(*copy) == -1 {
-                    return Err(io::Error::last_os_error());
-                }
+            if session == Session::Own {
+                libc::setsid();
             }
-            libc::setsid();
-            crate::syscalls::close_on_exec_from(3 + u32::try_from(numbers.len()).unwrap_or(0))
+            crate::syscalls::close_on_exec_from(4)
         });
     }
 }
@@ -105,9 +110,9 @@ pub fn raise_descriptor_limit() {
 }
 
 impl Zygote {
-    /// Starts `zygote`, which puts `guest` into every sandbox; both are static programs.
-    pub fn start(zygote: &[u8], guest: &[u8]) -> io::Result<Self> {
-        let (zygote, guest) = (sealed("ringfence-zygote", zygote)?, sealed("ringfence-guest", guest)?);
+    /// Starts `zygote`, a static program in which the guest is too.
+    pub fn start(zygote: &[u8]) -> io::Result<Self> {
+        let zygote = sealed("ringfence-zygote", zygote)?;
         // High up: the numbers that the program's own descriptors get must not be its own number.
         let zygote = rustix::io::fcntl_dupfd_cloexec(&zygote, 100)?;
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -116,8 +121,7 @@ impl Zygote {
         mutation::announce();
         mutation::pass_on(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        inherit(&mut command, &[&theirs, &guest]);
-        Ok(Self { child: command.spawn()?, socket })
+        Ok(Self { child: spawn_at_3(command, &theirs)?, socket })
     }
 
     fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Created, CreateError> {

@@ -5,18 +5,19 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use mutation::{Mutation, mutated};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, openat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::home::{Home, Rights};
-use super::image;
-use super::inside::{self, Inside, Last};
+use super::image::{self, Bench};
+use super::inside::{self, Last};
 use super::protocol::{Network, Spec, receive, send};
 use super::snapshot::Writable;
 use super::{During as _, Trouble};
 use crate::capture::Listeners;
 use crate::cgroups::{Group, Limits};
-use crate::syscalls::{self, Side};
+use crate::syscalls::{self, Namespace};
 
 /// Id ranges lie up here, where no distribution gives ids to users, subordinate ids or containers of other engines.
 const FIRST_RANGE: u32 = 0x6000_0000;
@@ -30,6 +31,9 @@ pub(super) struct Sandbox {
     pub(super) group: Option<Group>,
     /// What it writes.
     pub(super) writable: Option<Writable>,
+    /// Its mounts, which the kernel takes apart when this is closed and its processes are gone: after whoever ended it has
+    /// heard so.
+    pub(super) mounts: Option<OwnedFd>,
     /// Held while the sandbox lives: nobody else on this machine uses its ids.
     _range: Option<File>,
 }
@@ -70,34 +74,22 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     };
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
-    let unless = |mutation: Mutation, namespace: i32| if mutated(mutation) { 0 } else { namespace };
-    let namespaces = libc::CLONE_NEWUSER
-        | libc::CLONE_NEWNS
-        | unless(Mutation::HostPid, libc::CLONE_NEWPID)
-        | unless(Mutation::HostNetwork, libc::CLONE_NEWNET)
-        | unless(Mutation::HostIpc, libc::CLONE_NEWIPC)
-        | unless(Mutation::HostUts, libc::CLONE_NEWUTS);
-    // SAFETY: the zygote never has more than one thread.
-    let side = unsafe { syscalls::clone_into(namespaces, group.as_ref().and_then(Group::born_in)) };
-    let (pid, pidfd) = match side.during("cloning into new namespaces")? {
-        Side::Child => {
-            drop(ours);
-            let filters = [home.filter.as_slice(), &home.filter_without_set_id];
-            inside::run(&Inside {
-                orders: theirs,
-                group: group.as_ref(),
-                guest: home.guest.as_fd(),
-                filters,
-                network: kind.network,
-            })
+    let born =
+        home.cradle.bear((kind.network, home.nodes), &theirs, group.as_ref()).during("cloning into new namespaces");
+    let (pid, pidfd) = match born {
+        Ok(born) => born,
+        Err(trouble) => {
+            if let (Some(parents), Some(group)) = (&home.parents, &group) {
+                parents.remove_all(&[group]);
+            }
+            return Err(trouble);
         }
-        Side::Parent { pid, pidfd } => (pid, pidfd),
     };
     drop(theirs);
     if let Some(group) = &mut group {
         group.close_doors();
     }
-    let sandbox = Sandbox { pid, pidfd, group, writable: None, _range: range };
+    let sandbox = Sandbox { pid, pidfd, group, writable: None, mounts: None, _range: range };
     let blank = Blank { kind: kind.clone(), sandbox, owner, orders: ours };
     match give_ids(home.rights, &blank) {
         Ok(()) => Ok(blank),
@@ -135,18 +127,21 @@ pub(super) fn discard(home: &Home, sandbox: &Sandbox) {
     }
 }
 
+/// A sandbox that is there.
+pub(super) struct Finished {
+    pub(super) sandbox: Sandbox,
+    pub(super) listeners: Listeners,
+    /// To be dropped when nobody waits for us.
+    pub(super) bench: Bench,
+}
+
 /// Makes a blank the sandbox that `spec` describes.
-pub(super) fn finish(
-    home: &mut Home,
-    spec: &Spec,
-    control: OwnedFd,
-    blank: Blank,
-) -> Result<(Sandbox, Listeners), Trouble> {
+pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blank) -> Result<Finished, Trouble> {
     let Blank { mut sandbox, owner, orders, .. } = blank;
-    match give_root(home, spec, &sandbox, owner, &orders, control) {
-        Ok((listeners, writable)) => {
+    match give_root(home, spec, &mut sandbox, owner, &orders, control) {
+        Ok((listeners, writable, bench)) => {
             sandbox.writable = Some(writable);
-            Ok((sandbox, listeners))
+            Ok(Finished { sandbox, listeners, bench })
         }
         Err(trouble) => {
             discard(home, &sandbox);
@@ -159,42 +154,69 @@ pub(super) fn finish(
 fn give_root(
     home: &mut Home,
     spec: &Spec,
-    sandbox: &Sandbox,
+    sandbox: &mut Sandbox,
     owner: u32,
     orders: &OwnedFd,
     control: OwnedFd,
-) -> Result<(Listeners, Writable), Trouble> {
-    let userns = File::open(format!("/proc/{}/ns/user", sandbox.pid)).during("opening the user namespace")?;
+) -> Result<(Listeners, Writable, Bench), Trouble> {
+    let userns = namespace(sandbox, Namespace::User).during("opening the user namespace")?;
+    sandbox.mounts = Some(namespace(sandbox, Namespace::Mounts).during("opening the mount namespace")?);
     let image::Built { tree, bench, writable } = image::build(home, spec, userns.as_fd(), owner)?;
     let last = Last {
         allow_setuid: spec.allow_setuid,
         // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.
         writes_outside: spec.mounts.iter().any(|mount| mount.writable),
     };
-    send(orders, &last, &[control.as_fd()]).during("handing over the control stream")?;
+    let handed_over = hand_over(orders, &last, &control, &tree);
+    // Its end is to be the stream's end.
     drop(control);
-    for part in tree.chunks(PER_PACKET) {
-        let places: Vec<&str> = part.iter().map(|(place, _)| place.as_str()).collect();
-        let mounts: Vec<BorrowedFd<'_>> = part.iter().map(|(_, mount)| mount.as_fd()).collect();
-        send(orders, &places, &mounts).during("handing over the root")?;
+    if let Err(trouble) = handed_over {
+        // A child that has ended cannot be told anything, but has said why.
+        return Err(complaint(orders).unwrap_or(trouble));
     }
-    send(orders, &Vec::<&str>::new(), &[]).during("handing over the root")?;
-    // While the child goes on.
-    drop((tree, bench));
-    // The socket closes by itself when the guest is executed; before that come listeners, or trouble.
+    drop(tree);
+    // The socket is closed by who has become the guest; before that come listeners, or trouble.
     let mut listeners = Listeners::new();
     loop {
         match receive::<inside::Report>(orders).during("waiting for the guest")? {
-            None => return Ok((listeners, writable)),
+            None => return Ok((listeners, writable, bench)),
             Some((inside::Report::Captured, handed)) => listeners = handed,
             Some((inside::Report::Trouble { step, errno }, _)) => return Err(inside::trouble(&step, errno)),
         }
     }
 }
 
+/// A namespace of its first process.
+fn namespace(sandbox: &Sandbox, kind: Namespace) -> io::Result<OwnedFd> {
+    // Before Linux 6.11 it is found by its path.
+    syscalls::namespace(&sandbox.pidfd, kind).or_else(|_| {
+        let path = format!("/proc/{}/ns/{}", sandbox.pid, kind.name());
+        Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    })
+}
+
+/// Sends the control stream and the root's mounts.
+fn hand_over(orders: &OwnedFd, last: &Last, control: &OwnedFd, tree: &image::Tree) -> Result<(), Trouble> {
+    send(orders, last, &[control.as_fd()]).during("handing over the control stream")?;
+    for part in tree.chunks(PER_PACKET) {
+        let places: Vec<&str> = part.iter().map(|(place, _)| place.as_str()).collect();
+        let mounts: Vec<BorrowedFd<'_>> = part.iter().map(|(_, mount)| mount.as_fd()).collect();
+        send(orders, &places, &mounts).during("handing over the root")?;
+    }
+    send(orders, &Vec::<&str>::new(), &[]).during("handing over the root")
+}
+
+/// What a child that has ended said last.
+fn complaint(orders: &OwnedFd) -> Option<Trouble> {
+    // Its listeners may come first, and that it left something unread.
+    (0..3).find_map(|_| match receive::<inside::Report>(orders) {
+        Ok(Some((inside::Report::Trouble { step, errno }, _))) => Some(inside::trouble(&step, errno)),
+        _ => None,
+    })
+}
+
 /// Takes a free range of ids. Its lock is a file that nobody else can open, and dies with the zygote.
 fn reserve_range(locks: &OwnedFd, next: &mut u32) -> io::Result<(u32, File)> {
-    use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
     let start = std::process::id();
     for _ in 0..RANGES {
         let slot = start.wrapping_mul(61).wrapping_add(*next) % RANGES;

@@ -1,27 +1,25 @@
 //! The zygote's own surroundings: a mount namespace with a private place to build in, and what all sandboxes share.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
-use libc::sock_filter;
 use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{getegid, geteuid};
 
+use super::cradle::Cradle;
+use super::inside::Nodes;
 use super::snapshot::Snapshots;
-use super::{During as _, Trouble, raise_descriptor_limit, synthetic};
+use super::{During as _, Trouble, devices, raise_descriptor_limit, synthetic};
 use crate::cgroups::Parents;
-use crate::filter::{self, SetIdBits};
 use crate::syscalls;
 
 /// Where the zygote builds: its own tmpfs over a directory that every Linux has and that is never mounted into a sandbox.
 pub(super) const WORKSHOP: &str = "/run";
-/// In the workshop: where a child mounts its new root before it goes there.
-pub(super) const NEW_ROOT: &str = "/run/root";
-/// In the workshop: where a child makes its own /proc and /dev, while its root is not there yet.
-pub(super) const NEW_PROC: &str = "/run/proc";
-pub(super) const NEW_DEV: &str = "/run/dev";
 /// In the workshop: the synthetic part of the image `host`.
 pub(super) const SYNTHETIC: &str = "/run/host";
+/// In the workshop: what lies over the host's /usr.
+pub(super) const MASK: &str = "/run/mask";
 
 /// Which rights the zygote has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,12 +42,10 @@ impl Rights {
 
 /// What is shared by all sandboxes of a run.
 pub(super) struct Home {
-    pub(super) guest: OwnedFd,
+    pub(super) cradle: Cradle,
+    pub(super) nodes: Nodes,
     pub(super) rights: Rights,
     pub(super) parents: Option<Parents>,
-    pub(super) filter: Vec<sock_filter>,
-    /// The same for sandboxes that write to the host's own files.
-    pub(super) filter_without_set_id: Vec<sock_filter>,
     /// Where id ranges are locked: root's own directory, opened before the workshop hides it.
     pub(super) id_locks: Option<OwnedFd>,
     pub(super) host_image: Option<synthetic::HostImage>,
@@ -58,7 +54,7 @@ pub(super) struct Home {
 }
 
 impl Home {
-    pub(super) fn make(guest: OwnedFd) -> Result<Self, Trouble> {
+    pub(super) fn make() -> Result<Self, Trouble> {
         // Whoever started us may not have: pidfds, groups and locks of many sandboxes are held here.
         raise_descriptor_limit();
         // Before the workshop hides anything: the groups are found by their paths.
@@ -76,6 +72,8 @@ impl Home {
             write("uid_map", format!("0 {uid} 1")).during("writing the id maps")?;
             write("gid_map", format!("0 {gid} 1")).during("writing the id maps")?;
         }
+        // It works on its own surroundings while we work on ours.
+        let cradle = Cradle::start().during("starting the cradle")?;
         if rights == Rights::Root {
             // Acting as another owner of files costs no rights (see `with_file_owner`).
             syscalls::keep_rights_across_owners().during("keeping rights")?;
@@ -85,15 +83,13 @@ impl Home {
         mount_change("/", private).during("making the mounts private")?;
         mount("tmpfs", WORKSHOP, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=64m")
             .during("mounting the workshop")?;
-        for directory in [NEW_ROOT, NEW_PROC, NEW_DEV] {
-            mkdirat(CWD, directory, Mode::from_raw_mode(0o755)).during("making the workshop's directories")?;
-        }
+        let makes_nodes = rights == Rights::Root && devices::can_make_nodes(Path::new(WORKSHOP));
+        let nodes = if makes_nodes { Nodes::Given } else { Nodes::Mounted };
         Ok(Self {
-            guest,
+            cradle,
+            nodes,
             rights,
             parents,
-            filter: filter::program(SetIdBits::Allowed),
-            filter_without_set_id: filter::program(SetIdBits::Refused),
             id_locks,
             host_image: None,
             id_ranges: 0,

@@ -21,11 +21,12 @@ use rustix::mount::{
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount, open_tree, unmount,
 };
 
-use super::home::{Home, Rights, SYNTHETIC, WORKSHOP};
+use super::home::{Home, MASK, Rights, SYNTHETIC, WORKSHOP};
+use super::inside::Nodes;
 use super::protocol::{Image, Mount, Network, Spec};
 use super::shield::{self, Cover};
 use super::snapshot::{Frozen, Writable};
-use super::{During as _, Trouble, synthetic};
+use super::{During as _, Trouble, devices, synthetic};
 use crate::capture::NAME_SERVER;
 use crate::syscalls::{self, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY};
 
@@ -92,7 +93,7 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
         image => ((image.clone(), Vec::new()), None),
     };
     if has_host(&image) && home.host_image.is_none() {
-        home.host_image = Some(synthetic::build().during("building the host image")?);
+        home.host_image = Some(synthetic::build(home.rights).during("building the host image")?);
     }
     let bench = Bench { path: Path::new(WORKSHOP).join(format!("box-{}", spec.id)), attached: 0 };
     fs::create_dir(&bench.path).during("making the sandbox's directory")?;
@@ -128,6 +129,9 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
                 .during("showing the host's programs")?;
             tree.push((name.into(), programs));
         }
+    }
+    if workshop.home.nodes == Nodes::Given {
+        tree.push(("dev".into(), devices::with_nodes(owner).during("making /dev")?));
     }
     let unwanted =
         mutated(Mutation::HostMount).then(|| Mount { source: "/tmp".into(), target: "/tmp".into(), writable: true });
@@ -272,12 +276,12 @@ impl Layers<'_> {
             _ => (directory.clone(), 0),
         };
         if name == "usr" {
-            // Over the host's, under what sandboxes wrote; seen through the mapping, so that it is the sandbox's root's.
-            self.mask(&directory).during("hiding /usr/local")?;
-            lowers.push(seen.join("mask"));
-            attach_lower(Path::new("/usr"), &place("host"), idmap).during("attaching the host's programs")?;
-            self.bench.attached += 1;
-            lowers.push(place("host"));
+            // Over the host's, under what sandboxes wrote.
+            for (layer, name) in [(MASK, "mask"), ("/usr", "host")] {
+                attach_lower(Path::new(layer), &place(name), idmap).during("attaching the host's programs")?;
+                self.bench.attached += 1;
+                lowers.push(place(name));
+            }
         }
         let overlay = || -> io::Result<OwnedFd> {
             let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
@@ -348,17 +352,5 @@ impl Layers<'_> {
         };
         // `shown` is attached now; a copy serves where the overlay cannot.
         overlay().or_else(|_| detached(&lower, true)).during("showing a mount")
-    }
-
-    /// A layer above the host's /usr in which `local` is empty: what the operator installed is not the sandbox's.
-    fn mask(&self, directory: &Path) -> io::Result<()> {
-        let mask = directory.join("mask");
-        fs::create_dir(&mask)?;
-        fs::create_dir(mask.join("local"))?;
-        rustix::fs::setxattr(mask.join("local"), self.home.rights.opaque(), b"y", rustix::fs::XattrFlags::empty())?;
-        for part in ["local/bin", "local/lib", "local/sbin", "local/share"] {
-            fs::create_dir(mask.join(part))?;
-        }
-        Ok(())
     }
 }

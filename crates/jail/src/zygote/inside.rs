@@ -1,39 +1,49 @@
-//! A new sandbox, as its first process sees it: from a copy of the zygote to the guest.
+//! A new sandbox, as its first process sees it: from a copy of the cradle to the guest.
 //!
 //! The order matters. Mounts need rights, so rights go last; the filter forbids what comes before it, so it is nearly
 //! last; and nothing of the host may be reachable when the guest starts.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use libc::sock_filter;
 use mutation::{Mutation, mutated};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2, symlinkat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, mount, mount_bind, mount_bind_recursive, move_mount, unmount,
+    MountAttrFlags, MoveMountFlags, UnmountFlags, mount_bind, mount_bind_recursive, move_mount, unmount,
 };
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
-use super::home::{NEW_DEV, NEW_PROC, NEW_ROOT};
-use super::protocol::{Network, receive, receive_into, room, send};
-use super::{During as _, Trouble};
-use crate::capture;
-use crate::cgroups::Group;
+use super::cradle::{HOST_DEVICES, HOST_PROC, NAME, NEW_DEV, NEW_PROC, NEW_ROOT, NOTHING};
+use super::protocol::{Network, receive, receive_long, send};
+use super::{During as _, Trouble, devices};
+use crate::capture::{self, Captor};
 use crate::landlock;
 use crate::syscalls::{self, MOUNT_ATTR_RDONLY};
 
-/// Everything the child needs; it was copied with the zygote.
+/// Everything the child needs; it was copied with the cradle.
 pub(super) struct Inside<'a> {
     pub(super) orders: OwnedFd,
-    pub(super) group: Option<&'a Group>,
-    pub(super) guest: BorrowedFd<'a>,
+    /// Of the v1 control groups that it is to be in.
+    pub(super) doors: Vec<OwnedFd>,
     /// For sandboxes that write only to themselves, and for those that write to the host's own files.
-    pub(super) filters: [&'a [sock_filter]; 2],
+    pub(super) filters: &'a [Vec<sock_filter>; 2],
     pub(super) network: Network,
+    pub(super) nodes: Nodes,
+    pub(super) captor: &'a Captor,
+}
+
+/// Where a sandbox's devices come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Nodes {
+    /// Its /dev comes with its root.
+    Given,
+    /// It mounts the host's.
+    Mounted,
 }
 
 /// What the child learns with its root; its control stream comes with it.
@@ -80,16 +90,6 @@ const STEPS: [&str; 19] = [
     "capturing the network",
 ];
 
-/// Device nodes that a program may expect and that give nothing away.
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// Links that a program may expect in /dev.
-const LINKS: [(&str, &str); 5] = [
-    ("ptmx", "pts/ptmx"),
-    ("fd", "/proc/self/fd"),
-    ("stdin", "/proc/self/fd/0"),
-    ("stdout", "/proc/self/fd/1"),
-    ("stderr", "/proc/self/fd/2"),
-];
 /// Parts of /proc that speak of the host, or by which the guest could be made the first to die, hidden behind an empty
 /// file or directory.
 const HIDDEN_FILES: [&str; 16] = [
@@ -130,36 +130,41 @@ fn kept() -> CapabilitySet {
 }
 
 /// Becomes the guest, or says why not and ends.
-pub(super) fn run(inside: &Inside<'_>) -> ! {
-    let trouble = match become_guest(inside) {
-        Ok(error) => Trouble { step: "starting the guest", error },
-        Err(trouble) => trouble,
-    };
-    let errno = trouble.error.raw_os_error().unwrap_or(libc::EIO);
-    let report = Report::Trouble { step: trouble.step.to_owned(), errno };
-    // If nobody listens, nobody waits either.
-    let _ = send(&inside.orders, &report, &[]);
-    syscalls::exit_now(1)
+pub(super) fn run(mut inside: Inside<'_>) -> ! {
+    match become_guest(&mut inside) {
+        Ok(control) => {
+            // The end of this socket says that everything holds.
+            drop(inside);
+            syscalls::exit_now(guest::serve(control, None).into())
+        }
+        Err(trouble) => {
+            let errno = trouble.error.raw_os_error().unwrap_or(libc::EIO);
+            let report = Report::Trouble { step: trouble.step.to_owned(), errno };
+            // If nobody listens, nobody waits either.
+            let _ = send(&inside.orders, &report, &[]);
+            syscalls::exit_now(1)
+        }
+    }
 }
 
-fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
-    let Inside { orders, group, guest, filters, network } = inside;
+/// Does everything that makes this process the guest; what is left is to serve on the stream that this returns.
+fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
+    let Inside { orders, doors, filters, network, nodes, captor } = inside;
     // First of all: whatever follows is charged to the sandbox.
-    if let Some(group) = group {
-        group.enter().during(STEPS[17])?;
-    }
-    // The zygote's other descriptors hold what belongs to other sandboxes, and we may wait for long.
-    syscalls::close_all_but(&[orders.as_fd(), *guest]).during(STEPS[15])?;
+    enter(std::mem::take(doors)).during(STEPS[17])?;
+    // The cradle's own socket is not ours.
+    syscalls::close_all_but(&[orders.as_fd()]).during(STEPS[15])?;
     // Once the ids are mapped, everything that needs no root of its own is made while the zygote builds that root.
-    let mapped = receive::<bool>(orders).during(STEPS[0])?;
+    let mapped = receive::<bool>(&*orders).during(STEPS[0])?;
     mapped.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof)).during(STEPS[0])?;
     become_root().during(STEPS[0])?;
     umask(Mode::from_raw_mode(0o022));
     if mutated(Mutation::HostPid) {
         // Whoever is in the host's pid namespace and not its root cannot mount its /proc anew.
-        mount_bind_recursive("/proc", NEW_PROC).during(STEPS[4])?;
+        mount_bind_recursive(HOST_PROC, NEW_PROC).during(STEPS[4])?;
     } else {
-        mount_at(NEW_PROC, "proc", &[], strict()).during(STEPS[4])?;
+        let proc = devices::file_system("proc", &[], strict()).during(STEPS[4])?;
+        move_mount(&proc, c"", CWD, NEW_PROC, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during(STEPS[4])?;
     }
     if !mutated(Mutation::HostNetwork) {
         syscalls::loopback_up().during(STEPS[8])?;
@@ -169,15 +174,18 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     match network {
         Network::Loopback => {}
         Network::Captured => {
-            let listeners = capture::set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
+            let listeners = captor.set_up(Path::new(NEW_PROC)).during(STEPS[18])?;
             let handed: Vec<BorrowedFd<'_>> = listeners.iter().map(|listener| listener.as_fd()).collect();
-            send(orders, &Report::Captured, &handed).during(STEPS[18])?;
+            send(&*orders, &Report::Captured, &handed).during(STEPS[18])?;
             // Ours are closed here: whoever holds one could shut it down.
         }
         Network::Relayed => capture::set_up_relayed(Path::new(NEW_PROC)).during(STEPS[18])?,
     }
     hide_parts_of_proc().during(STEPS[5])?;
-    make_dev().during(STEPS[6])?;
+    if *nodes == Nodes::Mounted {
+        devices::with_mounts(Path::new(NEW_DEV)).during(STEPS[6])?;
+    }
+    let beside = devices::beside().during(STEPS[6])?;
     if !mutated(Mutation::HostUts) {
         rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
     }
@@ -185,7 +193,7 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     narrow_bounding_set().during(STEPS[12])?;
 
     let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
-    let (last, control) = receive::<Last>(orders).and_then(|found| found.ok_or_else(ended)).during(STEPS[1])?;
+    let (last, control) = receive::<Last>(&*orders).and_then(|found| found.ok_or_else(ended)).during(STEPS[1])?;
     let control = control.into_iter().next().ok_or_else(ended).during(STEPS[1])?;
     let tree = receive_tree(orders).during(STEPS[1])?;
     // The process' group becomes the root of what it sees.
@@ -193,9 +201,11 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
         syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
     }
     attach(&tree).during(STEPS[3])?;
-    for (made, place) in [(NEW_PROC, "proc"), (NEW_DEV, "dev")] {
-        move_to(made, place).during(STEPS[7])?;
+    move_to(NEW_PROC, "proc").during(STEPS[7])?;
+    if *nodes == Nodes::Mounted {
+        move_to(NEW_DEV, "dev").during(STEPS[7])?;
     }
+    attach(&beside).during(STEPS[7])?;
     #[cfg(feature = "mutations")]
     let leaked = open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).during(STEPS[15])?;
     go_to_new_root().during(STEPS[10])?;
@@ -208,20 +218,34 @@ fn become_guest(inside: &Inside<'_>) -> Result<io::Error, Trouble> {
     // on the list.
     landlock::confine(&root).during(STEPS[14])?;
     if !mutated(Mutation::NoSeccomp) {
-        syscalls::load_filter(filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
+        syscalls::load_filter(&filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
     }
     drop_capabilities().during(STEPS[12])?;
-    arrange_descriptors(&control).during(STEPS[15])?;
+    drop((tree, beside, root));
+    let kept = [
+        orders.as_fd(),
+        control.as_fd(),
+        #[cfg(feature = "mutations")]
+        leaked.as_fd(),
+    ];
+    arrange_descriptors(&kept).during(STEPS[15])?;
     #[cfg(feature = "mutations")]
     crate::mutated::leak(&leaked).during(STEPS[15])?;
-    Ok(syscalls::exec_descriptor(guest, c"ringfence-guest", None))
+    rustix::thread::set_name(&CString::new(NAME).unwrap_or_default()).during(STEPS[15])?;
+    Ok(control)
+}
+
+/// Takes this process, which has one thread, into its v1 groups. The doors were opened by who may.
+fn enter(doors: Vec<OwnedFd>) -> io::Result<()> {
+    doors.into_iter().try_for_each(|door| rustix::io::write(door, b"0").map(|_| ()))?;
+    Ok(())
 }
 
 fn receive_tree(orders: &OwnedFd) -> io::Result<Vec<(String, OwnedFd)>> {
-    let (mut tree, mut room) = (Vec::new(), room());
+    let mut tree = Vec::new();
     loop {
         let ended = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let (places, mounts) = receive_into::<Vec<String>>(orders, &mut room)?.ok_or_else(ended)?;
+        let (places, mounts) = receive_long::<Vec<String>>(orders)?.ok_or_else(ended)?;
         if places.is_empty() {
             return Ok(tree);
         }
@@ -279,23 +303,6 @@ fn make_target(place: &str, mount: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(directory)
 }
 
-/// A file system of its own, mounted at a path of the workshop.
-fn mount_at(
-    path: impl AsRef<Path>,
-    kind: &str,
-    options: &[(&str, &str)],
-    attributes: MountAttrFlags,
-) -> io::Result<()> {
-    let fs = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-    for (key, value) in options {
-        fsconfig_set_string(fs.as_fd(), *key, *value)?;
-    }
-    fsconfig_create(fs.as_fd())?;
-    let mounted = fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-    move_mount(&mounted, c"", CWD, path.as_ref(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    Ok(())
-}
-
 /// Moves what was made in the workshop, with everything below it, to its place in the new root.
 fn move_to(made: &str, place: &str) -> io::Result<()> {
     let made_there = open(made, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -318,12 +325,13 @@ fn unless_absent(result: rustix::io::Result<()>) -> io::Result<()> {
 }
 
 fn hide_parts_of_proc() -> io::Result<()> {
-    let hidden = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let null = Path::new(HOST_DEVICES).join("null");
     for name in HIDDEN_FILES {
-        unless_absent(mount_bind("/dev/null", Path::new(NEW_PROC).join(name)))?;
+        unless_absent(mount_bind(&null, Path::new(NEW_PROC).join(name)))?;
     }
+    // The same empty directory for all: a file system of its own for each takes three times as long, twice.
     for name in HIDDEN_DIRECTORIES {
-        unless_absent(mount("tmpfs", Path::new(NEW_PROC).join(name), "tmpfs", hidden, c"size=0,nr_inodes=1"))?;
+        unless_absent(mount_bind(NOTHING, Path::new(NEW_PROC).join(name)))?;
     }
     for name in READ_ONLY.into_iter().filter(|name| *name != "sys" || !mutated(Mutation::WritableProcSys)) {
         let path = Path::new(NEW_PROC).join(name);
@@ -333,26 +341,6 @@ fn hide_parts_of_proc() -> io::Result<()> {
         }
         let bound = open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         syscalls::mount_setattr(&bound, MOUNT_ATTR_RDONLY, None, true)?;
-    }
-    Ok(())
-}
-
-fn make_dev() -> io::Result<()> {
-    let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let dev = Path::new(NEW_DEV);
-    mount_at(dev, "tmpfs", &[("mode", "755"), ("size", "64k"), ("nr_inodes", "64")], plain)?;
-    for name in DEVICES.into_iter().chain(mutated(Mutation::DeviceNode).then_some("kmsg")) {
-        let path = dev.join(name);
-        drop(open(&path, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
-        mount_bind(Path::new("/dev").join(name), &path)?;
-    }
-    for name in ["pts", "shm"] {
-        mkdirat(CWD, dev.join(name), Mode::from_raw_mode(0o755))?;
-    }
-    mount_at(dev.join("pts"), "devpts", &[("mode", "620"), ("ptmxmode", "666")], plain)?;
-    mount_at(dev.join("shm"), "tmpfs", &[("mode", "1777"), ("size", "64m")], strict())?;
-    for (name, target) in LINKS {
-        symlinkat(target, CWD, dev.join(name))?;
     }
     Ok(())
 }
@@ -402,13 +390,12 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Standard streams lead nowhere, the control stream is number 3, and nothing else survives the exec.
-fn arrange_descriptors(control: &OwnedFd) -> io::Result<()> {
+/// Standard streams lead nowhere, and nothing else stays open but what is kept.
+fn arrange_descriptors(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    // A number below 3 cannot be in use any more, but 3 itself may be: move over it.
-    syscalls::close_on_exec_from(3)?;
-    syscalls::inherit_at(control, 3)
+    drop(null);
+    syscalls::close_all_but(kept)
 }

@@ -5,11 +5,13 @@
 //! If the zygote itself is killed, the kernel ends its sandboxes with it.
 //!
 //! Files tell the story: [`client`](Zygote) starts it, `serve` is its loop, `home` its own surroundings, `create` the
-//! parent's side of a new sandbox, `inside` the child's, `image` and `synthetic` what the sandbox finds as its root,
+//! parent's side of a new sandbox, `cradle` whom it is a copy of, `inside` the child's, `image`, `synthetic` and `devices` what the sandbox finds as its root,
 //! `snapshot` what is kept of one that was frozen, `prepared` those that were begun before anybody asked.
 
 mod client;
+mod cradle;
 mod create;
+mod devices;
 mod home;
 mod image;
 pub(crate) mod inside;

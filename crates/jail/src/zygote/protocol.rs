@@ -165,6 +165,14 @@ pub(crate) fn receive<R: DeserializeOwned>(socket: impl AsFd) -> io::Result<Opti
     receive_into(socket, &mut [0; SHORT])
 }
 
+/// The next record and its descriptors, however long it is; `None` at the end.
+pub(crate) fn receive_long<R: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(R, Vec<OwnedFd>)>> {
+    let mut nothing = RecvAncillaryBuffer::default();
+    let look = RecvFlags::PEEK | RecvFlags::TRUNC;
+    let length = recvmsg(&socket, &mut [], &mut nothing, look)?.bytes;
+    receive_into(socket, &mut vec![0; length.min(MAX_PACKET)])
+}
+
 /// The next record and its descriptors; `None` at the end. One that is longer than `bytes` is an error.
 pub(crate) fn receive_into<R: DeserializeOwned>(
     socket: impl AsFd,

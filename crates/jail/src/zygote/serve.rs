@@ -7,23 +7,28 @@ use std::process::ExitCode;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
-use super::create::{Kind, Sandbox, begin, finish};
+use super::create::{Finished, Kind, Sandbox, begin, finish};
 use super::home::Home;
+use super::image::Bench;
 use super::prepared::Prepared;
 use super::protocol::{Changed, Reply, Request, receive_into, room, send};
-use super::{During as _, Trouble, snapshot};
+use super::{During as _, Trouble, cradle, snapshot};
 use crate::syscalls;
 
-/// Where whoever starts us leaves the runner's socket and the guest's program.
+/// Where whoever starts us leaves its socket.
 const SOCKET: i32 = 3;
-const GUEST: i32 = 4;
 
-/// The zygote's whole life.
+/// The zygote's whole life, or that of its cradle: which one, the program's name says.
 pub fn main() -> ExitCode {
-    let (Ok(socket), Ok(guest)) = (syscalls::adopt(SOCKET), syscalls::adopt(GUEST)) else { return ExitCode::from(70) };
+    let Ok(socket) = syscalls::adopt(SOCKET) else { return ExitCode::from(70) };
+    if std::env::args_os().next().is_some_and(|name| name == cradle::NAME) {
+        return cradle::main(&socket);
+    }
     let mut server = Server {
-        home: Home::make(guest),
+        home: Home::make(),
         sandboxes: BTreeMap::new(),
+        benches: Vec::new(),
+        ended: Vec::new(),
         writers: Vec::new(),
         prepared: Prepared::default(),
         room: room(),
@@ -60,6 +65,7 @@ pub fn main() -> ExitCode {
         if send(&socket, &reply, &listeners).is_err() {
             break;
         }
+        server.tidy();
     }
     server.leave();
     ExitCode::SUCCESS
@@ -68,6 +74,10 @@ pub fn main() -> ExitCode {
 struct Server {
     home: Result<Home, Trouble>,
     sandboxes: BTreeMap<u32, Sandbox>,
+    /// What roots were put together on.
+    benches: Vec<Bench>,
+    /// Sandboxes without a process, whose groups are still there.
+    ended: Vec<Sandbox>,
     /// Children that write archives.
     writers: Vec<OwnedFd>,
     prepared: Prepared,
@@ -108,6 +118,7 @@ impl Server {
             for id in ids {
                 self.destroy(id);
             }
+            self.tidy();
             if asked {
                 return receive_into(socket, &mut self.room);
             }
@@ -136,7 +147,7 @@ impl Server {
             }
             None => None,
         };
-        let (sandbox, listeners) = if let Some(made) = prepared {
+        let Finished { sandbox, listeners, bench } = if let Some(made) = prepared {
             made
         } else {
             let blank = begin(home, &kind, &spec.name)?;
@@ -144,6 +155,7 @@ impl Server {
         };
         self.prepared.note(&kind, &spec.name);
         let pid = sandbox.pid;
+        self.benches.push(bench);
         self.sandboxes.insert(spec.id, sandbox);
         Ok((Reply::Created { pid }, listeners))
     }
@@ -152,7 +164,16 @@ impl Server {
     fn destroy(&mut self, id: u32) {
         if let Some(sandbox) = self.sandboxes.remove(&id) {
             end(&sandbox);
-            self.remove_groups(&[sandbox]);
+            self.ended.push(sandbox);
+        }
+    }
+
+    /// Takes off and removes what nobody needs any more. Whoever asked has the answer by now, and does not wait for this.
+    fn tidy(&mut self) {
+        self.benches.clear();
+        let ended = std::mem::take(&mut self.ended);
+        if !ended.is_empty() {
+            self.remove_groups(&ended);
         }
     }
 
@@ -166,6 +187,8 @@ impl Server {
         let writable = writable.during("freezing the sandbox (needs Linux 6.3 or later)")?;
         // Nothing writes any more when its processes are gone.
         end(sandbox);
+        // A layer that is still mounted must not lie below another.
+        sandbox.mounts = None;
         let kept = home.snapshots.keep(snapshot, writable, home.rights);
         self.destroy(id);
         kept
@@ -200,7 +223,10 @@ impl Server {
     fn leave(mut self) {
         let mut sandboxes: Vec<Sandbox> = std::mem::take(&mut self.sandboxes).into_values().collect();
         sandboxes.extend(self.prepared.leave());
-        for sandbox in &sandboxes {
+        sandboxes.append(&mut self.ended);
+        for sandbox in &mut sandboxes {
+            // Nobody waits: each takes its own mounts apart, all at the same time.
+            sandbox.mounts = None;
             let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
         }
         for sandbox in &sandboxes {

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use super::home::SYNTHETIC;
+use super::home::{MASK, Rights, SYNTHETIC};
 
 /// Top-level directories of programs: links are made again, real ones are shown read-only.
 const PROGRAMS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -75,7 +75,7 @@ pub(super) struct HostImage {
 }
 
 /// Builds the tree in the workshop, once per run.
-pub(super) fn build() -> io::Result<HostImage> {
+pub(super) fn build(rights: Rights) -> io::Result<HostImage> {
     let root = Path::new(SYNTHETIC);
     fs::create_dir(root)?;
     for (name, mode) in DIRECTORIES {
@@ -108,7 +108,18 @@ pub(super) fn build() -> io::Result<HostImage> {
         }
         copy(&from, &to, 0)?;
     }
+    mask(rights)?;
     Ok(HostImage { program_directories })
+}
+
+/// A layer above the host's /usr in which `local` is empty: what the operator installed is not the sandbox's.
+fn mask(rights: Rights) -> io::Result<()> {
+    let mask = Path::new(MASK);
+    for part in ["", "local", "local/bin", "local/lib", "local/sbin", "local/share"] {
+        fs::create_dir(mask.join(part))?;
+        fs::set_permissions(mask.join(part), fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(rustix::fs::setxattr(mask.join("local"), rights.opaque(), b"y", rustix::fs::XattrFlags::empty())?)
 }
 
 /// Copies files and directories, following links but for those of /etc/alternatives, which lead into /usr anyway. What

@@ -161,7 +161,7 @@ const QEMU: &[Row] = &[
 ];
 
 /// The network's rows: absence, then capture, then the check of names.
-fn network_rows(provider: Provider, levels: &BTreeSet<Network>) -> Vec<Row> {
+fn network_rows(provider: Provider, levels: &BTreeSet<Network>, facts: &Facts) -> Vec<Row> {
     let (absent, capture, needs_absent, needs_capture): (_, _, &[Capability], &[Capability]) = match provider {
         Provider::Local => return Vec::new(),
         Provider::Container => (
@@ -170,11 +170,18 @@ fn network_rows(provider: Provider, levels: &BTreeSet<Network>) -> Vec<Row> {
             &[UserNamespaces],
             &[UserNamespaces, Nftables],
         ),
-        Provider::Docker => (
+        Provider::Docker if facts.has(DockerHere) => (
             "every container has `network: none`",
             "redirect rules, made inside before the guest starts; listeners passed to the gateway outside",
             &[Docker],
-            &[Docker, DockerHere, Nftables],
+            &[Docker, Nftables],
+        ),
+        // What that machine's kernel can do is seen when the entry process tries: where it cannot, nothing starts.
+        Provider::Docker => (
+            "every container has `network: none`",
+            "redirect rules, made inside before the guest starts; the guest relays over its control stream",
+            &[Docker],
+            &[Docker],
         ),
         Provider::K8s => (
             "default-deny policy, observed to hold before the workload starts",
@@ -252,7 +259,7 @@ pub(super) fn enforce(provider: Provider, levels: &BTreeSet<Network>, facts: &Fa
         Provider::Qemu => QEMU,
     };
     let mut result = Enforcement::default();
-    for row in rows.iter().chain(&network_rows(provider, levels)) {
+    for row in rows.iter().chain(&network_rows(provider, levels, facts)) {
         result.add(row, facts);
     }
     if let (Provider::Local, Some(level)) = (provider, levels.iter().max().filter(|level| **level > Network::N0)) {

@@ -11,8 +11,9 @@ use crate::scene::Scene;
 const KEPT: u64 = 0x2000_05fb;
 /// Devices that a program may expect and that give nothing away; terminals have numbers of their own.
 const DEVICES: [(u32, u32); 7] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)];
-/// Directories of /dev: terminals and shared memory of the sandbox's own.
-const DIRECTORIES: [&str; 2] = ["pts", "shm"];
+/// Directories of /dev: terminals, shared memory and, of other engines, message queues. What is mounted at them is judged with
+/// all other mounts.
+const DIRECTORIES: [&str; 3] = ["pts", "shm", "mqueue"];
 const CHARACTER: u32 = 0o020_000;
 const BLOCK: u32 = 0o060_000;
 const LINK: u32 = 0o120_000;
@@ -183,8 +184,12 @@ fn is_device(root: &str, place: &str) -> bool {
     (name == "null" && place.starts_with("/proc/")) || (harmless.contains(&name) && place == format!("/dev/{name}"))
 }
 
-pub(super) fn devices(listed: &[Listed], _: &Scene) -> Finding {
-    if let Some(entry) = listed.iter().find(|entry| !is_harmless(entry)) {
+pub(super) fn devices(listed: &[Listed], scene: &Scene) -> Finding {
+    // The Docker Engine gives every container queues of its own.
+    let queues = |entry: &Listed| {
+        scene.plan.provider == Provider::Docker && entry.name == b"mqueue" && entry.mode & KIND == DIRECTORY
+    };
+    if let Some(entry) = listed.iter().find(|entry| !is_harmless(entry) && !queues(entry)) {
         let (name, (major, minor)) = (String::from_utf8_lossy(&entry.name), entry.device);
         return Finding::fail(match entry.mode & KIND {
             CHARACTER | BLOCK => format!("/dev/{name} is device {major}:{minor}"),
@@ -199,7 +204,7 @@ pub(super) fn devices(listed: &[Listed], _: &Scene) -> Finding {
     Finding::pass(names.join(", "))
 }
 
-/// What the sandbox's own /dev has: harmless devices, links, and two directories.
+/// What the sandbox's own /dev has: harmless devices, links, and a few directories.
 fn is_harmless(entry: &Listed) -> bool {
     match entry.mode & KIND {
         CHARACTER => DEVICES.contains(&entry.device),
@@ -294,8 +299,10 @@ mod tests {
         ] {
             assert_eq!(is_harmless(&listed), harmless, "{listed:?}");
         }
-        // What is mounted there is left to that; what lies deeper, and the two directories, are not.
+        // What is mounted there is left to that; what lies deeper, and those directories, are not.
         assert!(is_in_dev("/dev/kmsg") && is_in_dev("/dev/mapper"));
-        assert!(!is_in_dev("/dev") && !is_in_dev("/dev/shm") && !is_in_dev("/dev/mapper/x") && !is_in_dev("/devs/x"));
+        assert!(
+            !is_in_dev("/dev") && !is_in_dev("/dev/mqueue") && !is_in_dev("/dev/mapper/x") && !is_in_dev("/devs/x")
+        );
     }
 }

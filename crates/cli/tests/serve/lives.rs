@@ -1,0 +1,138 @@
+//! How long things live: leases, sessions, the server itself.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::{At, Duplex, Server, eventually, processes};
+
+fn listed(server: &Server) -> usize {
+    server.get("/v1/sandboxes").ok(200)["sandboxes"].as_array().unwrap().len()
+}
+
+#[test]
+fn a_lease_ends_what_nobody_asks_for() {
+    let server = Server::socket(&[]);
+    let wish = json!({"profile": "T0.H1.N2", "lease_seconds": 2});
+    let id = server.post("/v1/sandboxes", &wish).ok(201)["id"].as_str().unwrap().to_owned();
+    // A command that takes longer than the lease keeps it, and so does asking.
+    assert_eq!(server.exec(&id, &json!({"argv": ["sleep", "3"]})).0, 0);
+    for _ in 0..4 {
+        std::thread::sleep(Duration::from_millis(700));
+        server.get(&format!("/v1/sandboxes/{id}")).ok(200);
+    }
+    eventually("it is gone", || listed(&server) == 0);
+    let gone = server.get(&format!("/v1/sandboxes/{id}")).problem(410, "sandbox_gone");
+    assert!(gone["detail"].as_str().unwrap().contains("lease"), "{gone}");
+}
+
+fn hold(at: &At, session: &str) -> Box<dyn Duplex> {
+    let mut stream = at.connect();
+    let head = at.head("GET", &format!("/v1/sessions/{session}/hold"), &[]);
+    stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    stream
+}
+
+fn in_session(server: &Server, session: &str, wish: &Value) -> crate::client::Response {
+    let headers = [("Ringfence-Session", session)];
+    server.at.request("POST", "/v1/sandboxes", &headers, wish.to_string().as_bytes())
+}
+
+#[test]
+fn a_session_that_ends_takes_its_sandboxes_and_no_others() {
+    let server = Server::socket(&[]);
+    let session = server.post("/v1/sessions", &json!({"name": "test"})).ok(201)["session"].as_str().unwrap().to_owned();
+    let held = hold(&server.at, &session);
+    let wish = json!({"profile": "T0.H1.N2"});
+    let made = in_session(&server, &session, &wish).ok(201);
+    assert_eq!((&made["session"], &made["lease_seconds"]), (&json!(session), &Value::Null));
+    let id = made["id"].as_str().unwrap();
+    let other = server.post("/v1/sandboxes", &json!({"profile": "T0.H1.N2", "detached": true})).ok(201);
+    assert_eq!(other["lease_seconds"], Value::Null);
+    in_session(&server, &session, &json!({"profile": "T0.H1.N2", "detached": true})).problem(400, "bad_request");
+    in_session(&server, "none", &wish).problem(404, "not_found");
+    drop(held);
+    eventually("its sandbox is gone", || listed(&server) == 1);
+    let gone = server.get(&format!("/v1/sandboxes/{id}")).problem(410, "sandbox_gone");
+    assert!(gone["detail"].as_str().unwrap().contains("session"), "{gone}");
+    in_session(&server, &session, &wish).problem(404, "not_found");
+    server.get(&format!("/v1/sessions/{session}/hold")).problem(404, "not_found");
+    server.get(&format!("/v1/sandboxes/{}", other["id"].as_str().unwrap())).ok(200);
+}
+
+#[test]
+fn a_signal_ends_everything_in_order() {
+    let mut server = Server::socket(&[]);
+    let id = server.sandbox();
+    server.exec(&id, &json!({"argv": ["sh", "-c", "sleep 987653 >/dev/null 2>&1 &"]}));
+    eventually("it runs", || processes("987653") > 0);
+    let At::Socket(path) = server.at.clone() else { panic!("a socket") };
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    server.signal(rustix::process::Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+    assert_eq!(server.said(), "");
+    assert_eq!(processes("987653"), 0);
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_killed_server_leaves_no_sandbox() {
+    let mut server = Server::socket(&[]);
+    let id = server.sandbox();
+    server.exec(&id, &json!({"argv": ["sh", "-c", "sleep 987654 >/dev/null 2>&1 &"]}));
+    eventually("it runs", || processes("987654") > 0);
+    let begun = Instant::now();
+    server.signal(rustix::process::Signal::KILL);
+    server.wait();
+    eventually("it is gone", || processes("987654") == 0);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    // Its socket is still there; the next server takes its place.
+    let place = std::mem::replace(&mut server.place, tempfile::tempdir().unwrap());
+    let path = place.path().join("socket");
+    assert!(path.exists());
+    let next = Server::start(place, &["--socket", path.to_str().unwrap()], &[], &[]);
+    next.get("/v1/health").ok(200);
+    // But not that of one that lives, nor that of a file.
+    let taken = |path: &str| {
+        let output = std::process::Command::new(crate::client::program()).args(["serve", "--socket", path]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(taken(path.to_str().unwrap()).contains("already"));
+    let file = next.place.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    assert!(taken(file.to_str().unwrap()).contains("not a socket"));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "mine");
+}
+
+#[test]
+fn a_server_that_nobody_needs_ends() {
+    let mut server = Server::socket(&["--exit-when-idle", "2"]);
+    let wish = json!({"profile": "T0.H1.N2", "lease_seconds": 3});
+    let begun = Instant::now();
+    server.post("/v1/sandboxes", &wish).ok(201);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(begun.elapsed() > Duration::from_secs(3), "it ended before its sandbox did");
+}
+
+#[test]
+fn there_is_room_for_so_many_and_no_more() {
+    let server = Server::socket(&["--max-sandboxes", "2"]);
+    let (one, _) = (server.sandbox(), server.sandbox());
+    server.post("/v1/sandboxes", &json!({"profile": "T0.H1.N2"})).problem(409, "conflict");
+    server.request("DELETE", &format!("/v1/sandboxes/{one}"), b"").ok(204);
+    server.sandbox();
+    let metrics = server.get("/metrics");
+    let text = String::from_utf8(metrics.body).unwrap();
+    for line in
+        ["ringfence_sandboxes 2", "ringfence_sandboxes_created_total 3", "ringfence_responses_total{status=\"4xx\"} 1"]
+    {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+}
