@@ -56,9 +56,14 @@ impl Engine {
             let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
             // What the filter is for; a daemon that ignores it must not cost anybody a container.
             let Some(run) = labels.get(label::RUN).cloned() else { continue };
-            let owner = owner_of(&labels)?;
             let name = container.names.unwrap_or_default().into_iter().next().unwrap_or_default();
-            all.push(Leftover { id, name: name.trim_start_matches('/').to_owned(), run, owner });
+            let name = name.trim_start_matches('/').to_owned();
+            // Labels come from an image too, names never do.
+            if !name.starts_with(&format!("ringfence-{run}-")) {
+                continue;
+            }
+            let owner = owner_of(&labels)?;
+            all.push(Leftover { id, name, run, owner });
         }
         all.sort_by(|a, b| (&a.run, &a.name).cmp(&(&b.run, &b.name)));
         Ok(all)

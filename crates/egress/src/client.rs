@@ -22,7 +22,7 @@ use crate::link::{Asking, Comes, FromGateway, Inbox, Rules, ToGateway, send};
 use crate::neighbours::Neighbour;
 use crate::process::PROCESS;
 use crate::record::{Counters, Record};
-use crate::served::{Asked, Decider};
+use crate::served::{Asked, Decider, Decisions};
 use crate::switchboard::Neighbours;
 use crate::{reaching, relaying};
 
@@ -216,11 +216,21 @@ impl GatewayProcess {
         Ok(Attachment(id))
     }
 
-    /// Puts other rules in force; open connections that they forbid are cut. They hold when this returns.
+    /// Puts other rules in force; open connections that they forbid are cut. They hold when this returns. What somebody
+    /// decided holds on, unless they deny it.
     pub async fn replace(&self, attachment: Attachment, egress: &Egress) -> Result<(), GatewayError> {
+        self.put(attachment, egress, Decisions::Kept).await
+    }
+
+    /// The same for another phase: what somebody decided is forgotten, and who is being asked is asked in vain.
+    pub async fn advance(&self, attachment: Attachment, egress: &Egress) -> Result<(), GatewayError> {
+        self.put(attachment, egress, Decisions::Forgotten).await
+    }
+
+    async fn put(&self, attachment: Attachment, egress: &Egress, decisions: Decisions) -> Result<(), GatewayError> {
         let (sender, answer) = oneshot::channel();
         self.shared.waiting().replaced.insert(attachment.0, sender);
-        let message = ToGateway::Replace { id: attachment.0, rules: Rules::from(egress) };
+        let message = ToGateway::Replace { id: attachment.0, rules: Rules::from(egress), decisions };
         self.shared.say(&message, &[]).await?;
         in_time(answer).await
     }

@@ -18,7 +18,7 @@ use crate::outside::{Outside, ResolverError};
 use crate::reason::Reason;
 use crate::record::{Counters, Journal, Outcome, Protocol, Record};
 use crate::relay::Buffers;
-use crate::served::{Commons, Decider, Limits, Served};
+use crate::served::{Commons, Decider, Decisions, Limits, Served};
 use crate::services::Reach;
 use crate::socket::Socket;
 use crate::{connection, names};
@@ -169,9 +169,13 @@ impl Gateway {
 
     /// Puts other rules in force; open connections that they forbid are cut. False if there is no such sandbox.
     pub fn replace(&self, id: u32, egress: Egress) -> bool {
+        self.put(id, egress, Decisions::Kept)
+    }
+
+    pub(crate) fn put(&self, id: u32, egress: Egress, decisions: Decisions) -> bool {
         match self.table().get(&id) {
             Some(attached) => {
-                attached.served.replace(egress);
+                attached.served.replace(egress, decisions);
                 true
             }
             None => false,

@@ -19,6 +19,7 @@ use crate::gateway::Settings;
 use crate::neighbours::Neighbour;
 use crate::reason::Reason;
 use crate::record::{Counters, Record};
+use crate::served::Decisions;
 
 /// The longest message: a full list of rules fits many times.
 const MAX_MESSAGE: usize = 8 << 20;
@@ -41,6 +42,7 @@ pub(crate) enum ToGateway {
     Replace {
         id: u32,
         rules: Rules,
+        decisions: Decisions,
     },
     Detach {
         id: u32,

@@ -121,9 +121,9 @@ fn handle(gateway: &Arc<Gateway>, runner: &Runner, out: &Outgoing, message: ToGa
             });
             let _ = out.send(FromGateway::Attached { id, error: attached.err() });
         }
-        ToGateway::Replace { id, rules } => {
+        ToGateway::Replace { id, rules, decisions } => {
             // Rules that cannot be read allow nothing.
-            gateway.replace(id, Egress::try_from(rules).unwrap_or(Egress::Nothing));
+            gateway.put(id, Egress::try_from(rules).unwrap_or(Egress::Nothing), decisions);
             let _ = out.send(FromGateway::Replaced { id });
         }
         ToGateway::Detach { id } => {

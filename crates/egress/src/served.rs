@@ -112,8 +112,7 @@ pub(crate) struct Served {
     book: Mutex<Book>,
     queries: Mutex<QueryRate>,
     pending: Mutex<HashSet<HostName>>,
-    /// What was decided, so that nobody is asked twice.
-    decided: Mutex<HashMap<HostName, bool>>,
+    decided: Mutex<Decided>,
     /// Which name an address was given out for, where real addresses are.
     answers: Mutex<HashMap<IpAddr, HostName>>,
 }
@@ -121,6 +120,23 @@ pub(crate) struct Served {
 /// As if the name stood in `allow_domains`.
 fn web(name: &HostName) -> AllowRule {
     AllowRule { hosts: HostPattern::Exact(name.clone()), port: Port::Web }
+}
+
+/// What was decided, so that nobody is asked twice.
+#[derive(Default)]
+struct Decided {
+    names: HashMap<HostName, bool>,
+    /// How often everything was forgotten: an answer to a question from before then is none.
+    era: u64,
+}
+
+/// What becomes of decisions when other rules are put in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Decisions {
+    /// They hold on, unless the new rules deny them.
+    Kept,
+    /// They were somebody else's: another phase begins.
+    Forgotten,
 }
 
 struct QueryRate {
@@ -184,17 +200,24 @@ impl Served {
         Arc::clone(&self.rules.borrow())
     }
 
+    fn decided(&self) -> MutexGuard<'_, Decided> {
+        self.decided.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The rules, and every change of them.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Egress>> {
         self.rules.subscribe()
     }
 
-    /// Puts other rules in force. Open connections that they forbid are cut by those who watch. What somebody decided
-    /// holds on, unless the new rules deny it.
-    pub(crate) fn replace(&self, mut egress: Egress) {
+    /// Puts other rules in force. Open connections that they forbid are cut by those who watch.
+    pub(crate) fn replace(&self, mut egress: Egress, decisions: Decisions) {
+        // Held to the end: an answer that comes meanwhile is of before or of after.
+        let mut decided = self.decided();
+        if decisions == Decisions::Forgotten {
+            *decided = Decided { names: HashMap::new(), era: decided.era + 1 };
+        }
         if let Egress::Listed { rules } = &mut egress {
-            let decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
-            let granted = decided.iter().filter(|(_, allowed)| **allowed).map(|(name, _)| web(name));
+            let granted = decided.names.iter().filter(|(_, allowed)| **allowed).map(|(name, _)| web(name));
             rules.allow.extend(granted);
         }
         self.book().list(&egress);
@@ -222,8 +245,11 @@ impl Served {
 
     /// Asks whoever decides about a name that no rule lists.
     pub(crate) async fn ask(&self, name: &HostName) -> Result<(), Reason> {
-        let Some(decider) = &self.decider else { return Err(Reason::NameNotListed) };
-        let known = self.decided.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
+        let Some(person) = &self.decider else { return Err(Reason::NameNotListed) };
+        let (known, era) = {
+            let decided = self.decided();
+            (decided.names.get(name).copied(), decided.era)
+        };
         if known == Some(false) {
             return Err(Reason::DecidedNo);
         }
@@ -234,13 +260,17 @@ impl Served {
             }
         }
         let asked = Asked { sandbox: self.name.clone(), name: name.clone() };
-        let answer = tokio::time::timeout(self.limits.decide, decider.decide(asked)).await;
+        let answer = tokio::time::timeout(self.limits.decide, person.decide(asked)).await;
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
-        if let Ok(answer) = answer {
-            let mut answers = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
-            if answers.len() < MAX_DECIDED {
-                answers.insert(name.clone(), answer);
-            }
+        let mut decided = self.decided();
+        if decided.era != era {
+            // Asked for a phase that is over.
+            return Err(Reason::DeciderTimeout);
+        }
+        if let Ok(answer) = answer
+            && decided.names.len() < MAX_DECIDED
+        {
+            decided.names.insert(name.clone(), answer);
         }
         match answer {
             Ok(true) => {

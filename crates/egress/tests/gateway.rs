@@ -221,6 +221,30 @@ fn a_decision_is_recorded_and_holds() {
     });
 }
 
+/// Says yes, and never again.
+struct Once(std::sync::atomic::AtomicBool);
+
+impl Decider for Once {
+    fn decide(&self, _: Asked) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        let first = !self.0.swap(true, std::sync::atomic::Ordering::SeqCst);
+        Box::pin(async move { first })
+    }
+}
+
+#[test]
+fn what_was_decided_in_a_phase_ends_with_it() {
+    in_testnet("what_was_decided_in_a_phase_ends_with_it", || async {
+        let mut world = World::new(Limits::default(), Some(Arc::new(Once(false.into())))).await;
+        let (sandbox, attachment) = world.sandbox("a", &listed(&["api.example.org"])).await;
+        assert_eq!(output(&sandbox, FETCH).await, CANARY);
+        world.gateway.advance(attachment, &listed(&["api.example.org"])).await.unwrap();
+        assert!(output(&sandbox, FETCH).await.contains("Could not resolve"));
+        let record = world.record(|record| record.reason == Some(Reason::DecidedNo)).await;
+        assert_eq!(record.verdict, egress::Outcome::Refused);
+        sandbox.stop().await.unwrap();
+    });
+}
+
 #[test]
 fn a_refused_decision_is_recorded() {
     in_testnet("a_refused_decision_is_recorded", || async {

@@ -110,7 +110,7 @@ impl Network {
 
     /// Puts other rules in force; what they forbid is cut.
     pub(crate) async fn replace(&self, served: &Served, egress: &Egress) -> Result<(), GatewayError> {
-        self.gateway.replace(served.attachment, egress).await
+        self.gateway.advance(served.attachment, egress).await
     }
 
     /// Who is asked from now on about names that no rule lists.

@@ -21,14 +21,15 @@ const MAX_LISTED: usize = 1024;
 pub(crate) fn run(attempt: &Attempt) -> ! {
     // As an exec would: descriptors that no program inherits are closed, and the process is like any other.
     close_what_exec_closes();
-    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
-    // Its keeper cannot: until this moment, what /proc shows of a copy of the guest belongs to nobody here.
-    let _ = fs::write("/proc/self/oom_score_adj", crate::spawn::OOM_SCORE);
+    // Whoever moves files has the user's id and the guest's memory: it stays as closed to that user as the guest is.
     match attempt {
         Attempt::SendFile { path, limit } => exit_now(files::outcome(files::send(path, *limit))),
         Attempt::TakeFile { path, permissions } => exit_now(files::outcome(files::take(path, *permissions))),
         _ => {}
     }
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
+    // Its keeper cannot: until this moment, what /proc shows of a copy of the guest belongs to nobody here.
+    let _ = fs::write("/proc/self/oom_score_adj", crate::spawn::OOM_SCORE);
     let attempted = perform(attempt).unwrap_or_else(|error| Attempted::Refused(errno(&error)));
     let written = io::stdout().write_all(&attempted.encode()).and_then(|()| io::stdout().flush());
     exit_now(i32::from(written.is_err()))

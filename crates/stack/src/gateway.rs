@@ -45,7 +45,7 @@ impl Gateway for (&GatewayProcess, &str) {
     }
 
     async fn replace(&self, served: &Attachment, egress: &Egress) -> Result<(), GatewayError> {
-        self.0.replace(*served, egress).await
+        self.0.advance(*served, egress).await
     }
 
     async fn detach(&self, _: &str, served: Attachment) {
