@@ -152,7 +152,12 @@ async fn each_starts_when_what_it_waits_for_is_there_and_all_end() {
     assert!(running.sandbox("web").is_some() && running.sandbox("other").is_none());
     running.end(&stack, &Nobody).await.unwrap();
     for pid in lines(&pids) {
-        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid} lives on");
+        // Whoever was killed is there until somebody has taken note.
+        let there = || Path::new(&format!("/proc/{pid}")).exists();
+        while there() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(!there(), "{pid} lives on");
     }
     let stopped = |event: &&Event| event.what == What::Stopped;
     assert_eq!(events.lock().unwrap().iter().filter(stopped).count(), 3);
