@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 from inspect_ai.util import ComposeConfig, SandboxEnvironmentSpec
+from pydantic import ValidationError
+
 from inspect_ringfence import Profile, RingfenceConfig
 from inspect_ringfence._config import resolve
 from inspect_ringfence._registry import RingfenceSandboxEnvironment
-from pydantic import ValidationError
 
 
 def test_a_profile_is_taken_in_any_case_also_where_inspect_made_a_path_of_it() -> None:

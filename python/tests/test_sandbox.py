@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
+from conftest import is_real
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.util import (
     OutputLimitExceededError,
@@ -14,8 +15,8 @@ from inspect_ai.util import (
     SandboxUserUnsupportedError,
 )
 from inspect_ai.util._sandbox.limits import override_sandbox_output_limit
+
 from inspect_ringfence import RingfenceSandboxEnvironment, _server
-from conftest import is_real
 
 only_double = pytest.mark.skipif(is_real(), reason="the double's own words")
 
@@ -83,7 +84,7 @@ async def test_a_connection_names_the_command_to_enter(box: SandboxEnvironment) 
 
 async def test_a_profile_that_cannot_be_had_is_refused_with_the_reason() -> None:
     for profile in ("T0.H2.N1", "T0.H3.N2"):
-        with pytest.raises(PrerequisiteError, match="(?s)H[23].*hint: "):
+        with pytest.raises(PrerequisiteError, match=r"(?s)H[23].*hint: "):
             await RingfenceSandboxEnvironment.sample_init("t", profile, {})
 
 

@@ -37,9 +37,9 @@ def standard_tools(profile: str | None = None, *, timeout: int | None = None) ->
     if level.tooling <= 1:
         tools += [think(), todo_write(), read_file()]
     if _switch("INSPECT_ENABLE_EXEC", level.tooling == 0, level.tooling == 0, level):
-        tools += [bash(timeout=limit), python(timeout=limit), bash_session(timeout=limit)]
+        tools += [bash(timeout=limit), python(timeout=limit), bash_session(wait_for_output=limit)]
     if level.tooling == 0:
-        tools.append(text_editor(timeout=limit))
+        tools.append(text_editor())
     web = level.tooling <= 1 and level.network <= 1
     if _switch("INSPECT_ENABLE_WEB_SEARCH", False, web, level):
         tools.append(web_search())
