@@ -1,4 +1,4 @@
-"""Inspect's own conformance suite. The image comes from `RINGFENCE_TEST_IMAGE`: with procps and a user that is not root."""
+"""Inspect's own conformance suite, on `RINGFENCE_TEST_IMAGE`: with procps and a user that is not root."""
 
 import os
 from collections.abc import AsyncIterator
