@@ -29,9 +29,11 @@ def says(*calls: tuple[str, dict[str, Any]]) -> Model:
 DONE = ("submit", {"answer": "done"})
 
 
-def run(tools: list[Tool], model: Model, sandbox: Any, log_dir: str, samples: int = 1, **more: Any) -> EvalLog:
+def run(
+    tools: list[Tool], model: Model, sandbox: Any, log_dir: str, samples: int = 1, setup: str | None = None, **more: Any
+) -> EvalLog:
     """One eval of a react agent."""
-    dataset = [Sample(id=str(number), input="go", target="done") for number in range(samples)]
+    dataset = [Sample(id=str(number), input="go", target="done", setup=setup) for number in range(samples)]
     task = Task(dataset=dataset, solver=react(tools=tools), sandbox=sandbox, message_limit=30)
     return eval(task, model=model, display="none", log_dir=log_dir, **more)[0]
 
