@@ -31,7 +31,7 @@ pub(crate) struct ServeArguments {
     /// Whom the gateway asks for names, instead of this host's resolver
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) dns_upstream: Option<SocketAddr>,
-    /// Print the OpenAPI document of what is served, and serve nothing
+    /// Print the `OpenAPI` document of what is served, and serve nothing
     #[arg(long)]
     pub(crate) openapi: bool,
 }

@@ -242,7 +242,11 @@ impl<G: Gateway> Starting<'_, G> {
         condition: Condition,
     ) -> Result<(), StackError> {
         let never = |why| StackError::Never { service: service.name.clone(), by: by.name.clone(), why };
+        let replaced = service.name == self.stack.blueprint.default && !self.start.default_process;
         match condition {
+            Condition::Healthy | Condition::Completed if replaced => {
+                return Err(never("has another command in the place of its own"));
+            }
             Condition::Healthy if service.health.is_none() => return Err(never("has no health check")),
             Condition::Completed if service.process.is_none() => return Err(never("runs nothing")),
             Condition::Completed if service.restart == Restart::Always => {

@@ -50,7 +50,7 @@ pub(super) fn doctor(printer: &mut Printer) -> Exit {
     page.push(Vec::new());
     page.extend(summary(&enforceable));
     page.push(Vec::new());
-    page.push(vec![span(Look::Doubtful, "This version plans all of these, and runs H0 with N0 and H1 with N2 on the embedded engine; the rest is still to come.")]);
+    page.push(vec![span(Look::Doubtful, "This version plans all of these, and runs H0 with N0, and H1 on the embedded engine and on Docker; the rest is still to come.")]);
     printer.page(&page);
     Exit::Done
 }

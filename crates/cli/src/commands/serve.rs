@@ -37,15 +37,12 @@ pub(super) fn run(arguments: &ServeArguments, printer: &mut Printer) -> Exit {
 
 /// Where to listen; everything that is wrong with that is said before anything starts.
 fn place(arguments: &ServeArguments, printer: &mut Printer) -> Result<Place, Exit> {
-    let (address, file) = match (arguments.listen, &arguments.token_file) {
-        (Some(address), Some(file)) => (address, file),
-        _ => {
-            let path = match &arguments.socket {
-                Some(path) => path.clone(),
-                None => own_socket().map_err(|error| failed(&error, Exit::Provider, printer))?,
-            };
-            return Ok(Place::Socket(path));
-        }
+    let (Some(address), Some(file)) = (arguments.listen, &arguments.token_file) else {
+        let path = match &arguments.socket {
+            Some(path) => path.clone(),
+            None => own_socket().map_err(|error| failed(&error, Exit::Provider, printer))?,
+        };
+        return Ok(Place::Socket(path));
     };
     if !address.ip().is_loopback() && !arguments.dangerously_listen_beyond_loopback {
         let said = format!(": other machines reach {address}, and tokens and files would travel in the clear");

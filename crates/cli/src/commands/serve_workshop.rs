@@ -17,7 +17,7 @@ use super::receipts::{Place, place};
 use super::{docker, exec, input};
 
 /// How long the host is believed to be as it was: probing it costs more than a sandbox.
-const FACTS: Duration = Duration::from_secs(60);
+const FACTS: Duration = Duration::from_mins(1);
 /// The service of a sandbox that has only one.
 const ONLY: &str = "default";
 /// The policy that puts names before a person; the plan knows it as the preset that needs one.
@@ -44,10 +44,10 @@ fn problem(origin: &str, problem: Problem) -> Obstacle {
     Obstacle::Problems(Problems { origin: origin.to_owned(), problems: vec![problem] })
 }
 
-fn started(error: StartError) -> Obstacle {
-    match &error {
-        StartError::Mount { .. } => problem("mounts", Problem::new(chain(&error))),
-        _ => Obstacle::Unavailable(chain(&error)),
+fn started(error: &StartError) -> Obstacle {
+    match error {
+        StartError::Mount { .. } => problem("mounts", Problem::new(chain(error))),
+        _ => Obstacle::Unavailable(chain(error)),
     }
 }
 
@@ -71,7 +71,7 @@ fn document(wish: &SandboxWish) -> Result<(Document, Option<Profile>), Obstacle>
     let profile = match &wish.profile {
         None => None,
         Some(text) => Some(text.parse::<Profile>().map_err(|error| {
-            let hint = error.hint().to_string();
+            let hint = error.hint().clone();
             problem("profile", Problem::new(error.to_string()).hint(hint))
         })?),
     };
@@ -132,11 +132,18 @@ impl Workshop for Bench {
         };
         // What is refused anyway is not fetched first.
         let (_, plan) = planned(wish.image.clone())?;
+        // A sandbox without the services that its plan has would be less than the plan says.
+        if !plan.services.is_empty() || plan.provider_config.is_some() {
+            let said = Problem::new("sandboxes with services or a Compose file are not served yet");
+            return Err(problem(&document.origin, said.hint("leave them out, or run the task with `ringfence eval`")));
+        }
         let opened = container::open_image(&document, wish.image.as_deref(), (plan.provider, Pull::default()));
-        let (name, image) =
-            opened.map_err(|error| error.either(|error| problem("image", Problem::new(chain(&error))), started))?;
+        let (name, image) = opened.map_err(|error| {
+            error.either(|error| problem("image", Problem::new(chain(&error))), |error| started(&error))
+        })?;
         let (request, plan) = planned(name)?;
-        let kind = container::kind(&request, &plan, image.as_ref()).map_err(started)?;
+        let kind = container::kind(&request, &plan, image.as_ref(), crate::args::CaptureBy::Passed)
+            .map_err(|error| started(&error))?;
         let config = image.as_ref().map(Found::config).unwrap_or_default();
         let part = ServicePart {
             kind,

@@ -78,8 +78,8 @@ fn page(plan: &Plan, required: &[Unmet]) -> Page {
 fn can_run(plan: &Plan) -> bool {
     match plan.provider {
         Provider::Local => true,
-        Provider::Container => plan.services.is_empty(),
-        Provider::Docker | Provider::K8s | Provider::Proxmox | Provider::Qemu => false,
+        Provider::Container | Provider::Docker => plan.services.is_empty(),
+        Provider::K8s | Provider::Proxmox | Provider::Qemu => false,
     }
 }
 

@@ -50,7 +50,7 @@ fn forty_sandboxes_at_the_same_time_at_n1() {
     let count: usize = std::env::var("RINGFENCE_CONCURRENT").map_or(40, |count| count.parse().unwrap());
     let place = tempfile::tempdir().unwrap();
     let mut task = format!(
-        r#"
+        r"
 name: many
 profile: T0.H1.N1
 sandbox: docker
@@ -63,7 +63,7 @@ model: mock/scripted
 solver: {{kind: agent, max_steps: 10}}
 scorer: includes
 dataset:
-"#
+"
     );
     for number in 0..count {
         // Each waits until all are there: nobody ends before the last has begun.
@@ -83,5 +83,5 @@ dataset:
     assert_eq!(samples.len(), count);
     let refused = |sample: &&Value| sample["messages"].to_string().contains("refused");
     assert_eq!(samples.iter().filter(refused).count(), count);
-    crate::daemon::gone(std::time::Duration::from_secs(60));
+    crate::daemon::gone(std::time::Duration::from_mins(1));
 }

@@ -1,5 +1,6 @@
 //! Samples of several services: who reaches whom, who waits for whom, what fails and how, and that nothing is left.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -242,23 +243,25 @@ dataset:
 ",
     );
     for number in 0..samples {
-        task.push_str(&format!(
-            "  - id: s{number}\n    input: Go on.\n    target: done\n    files: {{'db:/tmp/of-{number}': 'file {number}', /note: 'note {number}'}}\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: '/busybox cat /note; echo; /busybox wget -T 5 -q -O- http://web:8080/page; /busybox nc -w 5 db 5432 </dev/null; /busybox sleep 1'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}\n"
-        ));
+        let _ = writeln!(
+            task,
+            "  - id: s{number}\n    input: Go on.\n    target: done\n    files: {{'db:/tmp/of-{number}': 'file {number}', /note: 'note {number}'}}\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: '/busybox cat /note; echo; /busybox wget -T 5 -q -O- http://web:8080/page; /busybox nc -w 5 db 5432 </dev/null; /busybox sleep 1'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
+        );
     }
     write(place, "task.yaml", &task)
 }
 
-/// Tools need a shell where they look for one.
+/// Tools need a shell where they look for one, by the name of bash.
 fn with_shell() {
     let place = tempfile::tempdir().unwrap();
-    std::fs::write(
-        place.path().join("Dockerfile"),
-        format!(
-            "FROM {STATIC}\nRUN [\"/busybox\", \"mkdir\", \"/bin\"]\nRUN [\"/busybox\", \"--install\", \"/bin\"]\n"
-        ),
-    )
-    .unwrap();
+    let shell = place.path().join("bash");
+    std::fs::write(&shell, "#!/bin/sh\n[ \"$1\" = --login ] && shift\nexec /bin/sh \"$@\"\n").unwrap();
+    std::fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let installed = r#"RUN ["/busybox", "mkdir", "/bin"]
+RUN ["/busybox", "--install", "/bin"]
+COPY bash /bin/bash
+"#;
+    std::fs::write(place.path().join("Dockerfile"), format!("FROM {STATIC}\n{installed}")).unwrap();
     docker(&["build", "--network", "none", "--tag", "ringfence/shell", &place.path().display().to_string()]);
 }
 
@@ -297,6 +300,45 @@ fn ten_samples_of_five_services_at_the_same_time() {
     }
     gone(Duration::from_secs(30));
     assert_eq!(volumes(), "");
+}
+
+#[test]
+fn the_default_services_own_process_begins_anew_for_the_agent_and_not_for_the_scorer() {
+    let _alone = alone();
+    with_shell();
+    let place = tempfile::tempdir().unwrap();
+    let compose =
+        three("command: [sh, -c, 'echo run >>/srv-runs; exec sleep 7654']").replace(STATIC, "ringfence/shell");
+    composed(place.path(), &compose);
+    let task = r#"
+name: phases
+profile: T0.H1.N2
+sandbox: [docker, compose.yaml]
+approval: ci
+tools: [bash, submit]
+model: mock/scripted
+solver: {kind: agent, max_steps: 10}
+scorer:
+  - kind: script
+    script: '! ps | grep -q "[s]leep 7654" && ! ps | grep -q "[s]leep 5321" && test "$(wc -l </srv-runs)" = 2 && wget -T 5 -q -O- http://web:8080/page'
+dataset:
+  - id: one
+    input: Go on.
+    target: done
+    setup: 'while ! test -e /srv-runs; do sleep 0.1; done; (setsid sleep 4321 >/dev/null 2>&1 &)'
+    mock:
+      - {tool_calls: [{name: bash, arguments: {command: 'while test "$(wc -l </srv-runs)" != 2; do sleep 0.1; done; ps | grep -c "[s]leep 7654"; ps | grep -c "[s]leep 4321"; (setsid sleep 5321 >/dev/null 2>&1 &)'}}]}
+      - {tool_calls: [{name: submit, arguments: {answer: done}}]}
+"#;
+    let path = write(place.path(), "task.yaml", task);
+    let (code, result, err) = ended(place.path(), &[&path]);
+    assert_eq!(code, 0, "{err} {result}");
+    let log = dump(place.path(), result["log"].as_str().or(result["logs"][0].as_str()).unwrap());
+    let sample = &log["samples"][0];
+    let said = sample["messages"].to_string();
+    assert!(said.contains("1\\n0"), "its own runs, what setup started is gone: {said}");
+    assert!(sample["scores"].to_string().contains("\"C\""), "{}", sample["scores"]);
+    gone(Duration::from_secs(30));
 }
 
 #[test]

@@ -180,11 +180,6 @@ impl Net {
         self.testnet.seen().unwrap()
     }
 
-    /// Whether the guest relays what programs send.
-    pub(crate) fn is_relayed(&self) -> bool {
-        self.capture == "relayed"
-    }
-
     /// What reached any server but by the gateway's own questions for names.
     pub(crate) fn arrived(&self) -> Vec<Seen> {
         self.seen().into_iter().filter(|seen| seen.server != "dns").collect()

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("RINGFENCE").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_ringfence")), PathBuf::from)
@@ -297,7 +297,7 @@ impl WebSocket {
         match payload.len() {
             short @ 0..=125 => frame.push(0x80 | u8::try_from(short).unwrap()),
             middle @ 126..=65535 => {
-                frame.push(0x80 | 126);
+                frame.push(0x80 | 0x7e);
                 frame.extend(u16::try_from(middle).unwrap().to_be_bytes());
             }
             long => {

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use crate::client::Server;
 
+const SERVICES: &str = "profile: T0.H1.N2\napproval: ci\nservices:\n  db: {image: host, ports: [5432]}\n";
+
 #[test]
 fn a_sandbox_is_made_listed_and_ended() {
     let server = Server::socket(&[]);
@@ -54,6 +56,9 @@ fn what_cannot_be_had_is_refused_with_everything_in_the_way() {
         let problem = server.post("/v1/sandboxes", &wish).problem(400, "bad_request");
         assert!(problem["detail"].as_str().unwrap().contains(word), "{wish}: {problem}");
     }
+    // Never a sandbox without the services that its document has.
+    let services = server.post("/v1/sandboxes", &json!({"document": SERVICES}));
+    assert!(matches!(services.status, 400 | 422), "{}", String::from_utf8_lossy(&services.body));
     assert_eq!(server.get("/v1/sandboxes").ok(200), json!({"sandboxes": []}));
 }
 
@@ -98,6 +103,6 @@ fn the_document_is_what_the_code_says() {
         );
     }
     let server = Server::socket(&[]);
-    let served = server.get("/v1/openapi.json").ok(200);
-    assert_eq!(served, serde_json::from_str::<serde_json::Value>(&made).unwrap());
+    let document = server.get("/v1/openapi.json").ok(200);
+    assert_eq!(document, serde_json::from_str::<serde_json::Value>(&made).unwrap());
 }

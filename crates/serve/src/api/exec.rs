@@ -7,11 +7,11 @@ use std::time::Duration;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sandbox::{Completed, Exec, Outcome, Overflow, Stream, WindowSize};
+use sandbox::{Completed, Exec, Outcome, Overflow, SessionError, Stream, WindowSize};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Caller, Id, Json};
+use super::extract::{Caller, Id, Json, short};
 use super::problem::{Answer, Code, Problem, ProblemBody};
 use crate::app::App;
 use crate::life::held::Service;
@@ -190,6 +190,16 @@ impl ExecWish {
     }
 }
 
+/// Names the program that cannot be run: the guest speaks of "the command".
+fn cannot_run(error: SessionError, program: &str) -> Problem {
+    match error {
+        SessionError::Failed { kind, message } => {
+            SessionError::Failed { kind, message: format!("`{program}`: {message}") }.into()
+        }
+        died @ SessionError::Died(_) => died.into(),
+    }
+}
+
 /// Runs a command to its end. A client that goes away ends it.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "commands", request_body = ExecWish,
     params(("id" = String, Path, description = "The sandbox")), responses(
@@ -223,7 +233,9 @@ pub(crate) async fn exec(
     };
     drop(wish);
     app.metrics.count_exec();
-    let Completed { outcome, stdout, stderr, truncated } = service.view.exec(exec, &input, limit, overflow).await?;
+    let program = short(exec.argv.first().map_or("", String::as_str));
+    let completed = service.view.exec(exec, &input, limit, overflow).await;
+    let Completed { outcome, stdout, stderr, truncated } = completed.map_err(|error| cannot_run(error, &program))?;
     Ok(axum::Json(ExecResult {
         ended: outcome.into(),
         stdout_base64: STANDARD.encode(stdout),

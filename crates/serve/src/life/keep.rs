@@ -77,6 +77,9 @@ pub(crate) async fn keep(app: Arc<App>, held: Arc<Held>, kept: Kept) {
 
 /// Resolves when one of them died.
 async fn death(sandboxes: &[Sandbox]) {
+    if sandboxes.is_empty() {
+        return;
+    }
     select_all(sandboxes.iter().map(|sandbox| Box::pin(sandbox.session().gone()))).await;
 }
 

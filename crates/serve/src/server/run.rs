@@ -66,7 +66,9 @@ async fn nobody(app: &App, room: &Semaphore, most: usize, idle: Option<Duration>
     let mut since = tokio::time::Instant::now();
     loop {
         tokio::time::sleep(LOOK.min(idle)).await;
-        let busy = room.available_permits() < most || app.sandboxes.count() > 0 || app.sessions.count() > 0;
+        // One place is always taken: for whoever comes next.
+        let connections = most.saturating_sub(room.available_permits()).saturating_sub(1);
+        let busy = connections > 0 || app.sandboxes.count() > 0 || app.sessions.count() > 0;
         if busy {
             since = tokio::time::Instant::now();
         } else if since.elapsed() >= idle {
