@@ -88,7 +88,7 @@ def start(code: str, *words: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, env=environment)
 
 
-def test_a_killed_python_takes_its_sandboxes_and_its_server_along() -> None:
+def test_a_killed_python_takes_its_sandboxes_along() -> None:
     mark = f"98765.{os.getpid()}"
     child = start(KILLED_PYTHON, mark)
     assert child.stdout
