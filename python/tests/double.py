@@ -79,6 +79,9 @@ class Handler(BaseHTTPRequestHandler):
             case ["GET", "v1", "sandboxes", name, "totals"]:
                 find(name)
                 self.answer(200, json.dumps({"queries": 0, "connections": 0, "refused": 0}).encode())
+            case ["GET", "v1", "sandboxes", name, "records"]:
+                find(name)
+                self.answer(200, json.dumps({"records": [], "next": 0, "dropped": 0}).encode())
             case ["POST", "v1", "sandboxes", name, "exec"]:
                 self.answer(200, json.dumps(execute(find(name), fields(body, EXEC))).encode())
             case ["GET", "v1", "sandboxes", name, "files"]:

@@ -3,6 +3,9 @@
 from pathlib import Path
 
 import pytest
+from inspect_ai import Task, eval
+from inspect_ai.agent import react
+from inspect_ai.dataset import Sample
 from inspect_ai.log import read_eval_log
 from inspect_ai.tool import bash, python, think, web_search
 from scripted import DONE, mine, ours, run, says
@@ -121,3 +124,14 @@ def test_standard_tools_follow_level_and_switches(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("INSPECT_ENABLE_EXEC", "1")
     with pytest.raises(ValueError, match="INSPECT_ENABLE_EXEC wants more than T1"):
         names("T1.H1.N1")
+
+
+def test_a_samples_own_sandbox_is_judged_too(tmp_path: Path) -> None:
+    task = Task(dataset=[Sample(input="go", sandbox=("ringfence", "T1.H1.N2"))], solver=react(tools=[bash()]))
+    log = eval(task, model=says(BASH, DONE), display="none", log_dir=str(tmp_path))[0]
+    assert log.samples
+    limit = log.samples[0].limit
+    assert limit
+    assert "`bash` needs T0, and the profile is T1.H1.N2" in (limit.reason or "")
+    assert "`bash` needs T0" in ours(log, "refusal")[0]["reason"]
+    assert not [one for one in log.samples[0].events if one.event == "sandbox" and "from inside" in str(one.cmd)]

@@ -88,6 +88,11 @@ class Client:
         """Sums over what its network did."""
         return _mapping(await self.request("GET", f"/v1/sandboxes/{sandbox}/totals"))
 
+    async def records(self, sandbox: str) -> dict[str, Any]:
+        """What its network did, the first thousand records, and how many there are not."""
+        answer = _mapping(await self.request("GET", f"/v1/sandboxes/{sandbox}/records"))
+        return {"records": answer.get("records") or [], "dropped": answer.get("dropped")}
+
     async def exec(self, sandbox: str, wish: dict[str, Any], stdin: bytes | None) -> Completed:
         """Runs a command to its end."""
         if stdin is not None:

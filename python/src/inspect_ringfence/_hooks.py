@@ -21,10 +21,11 @@ from inspect_ai.log import transcript
 from inspect_ai.util import LimitExceededError
 from pydantic import JsonValue
 
-from . import _server
+from . import _samples
 from ._catalogue import Affordance, affordance
 from ._check import Refused, judge, planned_tools
 from ._config import resolve
+from ._evidence import Evidence
 from ._problem import RingfenceProblem
 from ._sandbox import SOURCE
 from ._wish import Wish
@@ -37,6 +38,7 @@ class _Run:
     """A task under way."""
 
     wish: Wish
+    evidence: Evidence
     shown: dict[str, str] = field(default_factory=dict)
     """By sample: the affordances that were recorded last."""
 
@@ -66,20 +68,26 @@ class RingfenceHooks(Hooks):
         except (ValueError, OSError) as error:
             # The provider says the same with its own error; judging without a profile would be guessing.
             raise _refuse(Refused(str(error))) from error
-        self._runs[data.eval_id] = _Run(wish)
+        self._run(data.eval_id, wish)
         try:
             judge(wish, planned_tools([step.params for step in data.plan.steps]))
         except Refused as error:
             raise _refuse(error) from error
 
+    def _run(self, eval_id: str, wish: Wish) -> _Run:
+        # A task without a sandbox of its own may have samples with ours.
+        return self._runs.setdefault(eval_id, _Run(wish, Evidence(eval_id)))
+
     async def on_before_model_generate(self, data: BeforeModelGenerate) -> None:
-        run = self._runs.get(data.eval_id or "")
-        if run is None:
+        wish = _samples.wish_of(data.sample_id)
+        if wish is None:
             return
+        run = self._run(data.eval_id or "", wish)
         tools = [affordance(tool.name) for tool in data.tools]
         try:
-            judge(run.wish, tools)
+            judge(wish, tools)
         except Refused as error:
+            transcript().info({"event": "refusal", "reason": str(error)}, source=SOURCE)
             raise _refuse(error) from error
         views: list[JsonValue] = [_view(tool) for tool in sorted(tools, key=lambda tool: tool.name)]
         digest = hashlib.sha256(json.dumps(views).encode()).hexdigest()
@@ -88,27 +96,30 @@ class RingfenceHooks(Hooks):
         if run.shown.get(sample) != digest:
             run.shown[sample] = digest
             transcript().info(
-                {"event": "affordances", "profile": str(run.wish.profile), "model": data.model_name, "tools": views},
+                {"event": "affordances", "profile": str(wish.profile), "model": data.model_name, "tools": views},
                 source=SOURCE,
             )
 
     async def on_sample_end(self, data: SampleEnd) -> None:
         run = self._runs.get(data.eval_id)
+        _samples.forget(data.sample_id)
         if run is not None:
             run.shown.pop(data.sample_id, None)
+            run.evidence.see(data.sample)
 
     async def on_task_end(self, data: TaskEnd) -> None:
-        if self._runs.pop(data.eval_id, None) is None or not data.log.location:
+        run = self._runs.pop(data.eval_id, None)
+        if run is None or not data.log.location:
             return
         log = _closed_log(data.log.location)
         if log is None:
             return
         try:
-            receipt = await (await _server.server()).client.receipt(str(log))
+            receipt = await run.evidence.close(log)
             _logger.info("receipt: %s", receipt)
-        except RingfenceProblem as problem:
+        except (RingfenceProblem, OSError, ValueError) as problem:
             # No key is a choice; anything else is said.
-            level = logging.INFO if problem.code == "no_key" else logging.WARNING
+            level = logging.INFO if getattr(problem, "code", None) == "no_key" else logging.WARNING
             _logger.log(level, "%s has no receipt: %s", log.name, problem)
 
 

@@ -22,7 +22,7 @@ from inspect_ai.util import (
 )
 from pydantic import BaseModel
 
-from . import _errors, _server
+from . import _errors, _evidence, _samples, _server
 from ._client import seconds
 from ._config import COMPOSE_FILES, DOCUMENTS, RingfenceConfig, resolve
 from ._problem import RingfenceProblem
@@ -77,6 +77,7 @@ class RingfenceSandboxEnvironment(SandboxEnvironment):
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
         wish = resolve(config)
+        _samples.note(wish)
         try:
             server = await _server.server()
             made = await server.client.create(wish.body({"task": task_name[:1024], "client": "inspect"}))
@@ -84,6 +85,7 @@ class RingfenceSandboxEnvironment(SandboxEnvironment):
             if problem.is_gone:
                 raise SandboxUnavailableError(str(problem)) from problem
             raise PrerequisiteError(str(problem)) from problem
+        _evidence.remember(made)
         services: dict[str, Any] = made["services"]
         default = made["default"]
         names = [default, *(name for name in services if name != default)]
@@ -118,8 +120,9 @@ class RingfenceSandboxEnvironment(SandboxEnvironment):
             # Also where the sample is cancelled. A server that is gone has taken its sandboxes along.
             with anyio.move_on_after(_CLEANUP_SECONDS, shield=True):
                 with contextlib.suppress(RingfenceProblem):
-                    totals = await server.client.totals(sandbox)
-                    transcript().info({"event": "network", "sandbox": sandbox, "totals": totals}, source=SOURCE)
+                    records = await server.client.records(sandbox)
+                    network = {"event": "network", "totals": await server.client.totals(sandbox), **records}
+                    transcript().info({**network, "sandbox": sandbox}, source=SOURCE)
                 with contextlib.suppress(RingfenceProblem):
                     await server.client.delete(sandbox)
 
