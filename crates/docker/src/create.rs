@@ -1,6 +1,7 @@
 //! From a request to a sandbox: created, attached, started, its network taken over, its guest spoken with.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bollard::query_parameters::{
@@ -29,7 +30,8 @@ const LEASE: Duration = Duration::from_hours(7 * 24);
 pub(crate) struct Workshop {
     pub(crate) engine: Engine,
     pub(crate) run: String,
-    pub(crate) place: Place,
+    /// Held by every container too: a run lives as long as one of its containers is held.
+    pub(crate) place: Arc<Place>,
     pub(crate) programs: Programs,
 }
 
@@ -119,14 +121,15 @@ impl Workshop {
     ) -> Result<(Held, String), DockerError> {
         let engine = &self.engine;
         let copied = matches!(self.programs, Programs::Copied);
-        let body = request.body(self.labels(number), Supply { directory: own.path(), copied, group });
+        let body =
+            request.body(self.labels(number), Supply { directory: own.path(), inside: own.inside(), copied, group });
         let options =
             CreateContainerOptions { name: Some(format!("ringfence-{}-{number}", self.run)), ..Default::default() };
         let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };
         let id = engine.order("create container", create).await?.id;
-        let held = Held::new(engine.clone(), id.clone());
+        let held = Held::new(engine.clone(), id.clone(), Arc::clone(&self.place));
         if copied {
-            let archive = Bytes::from(programs::archive().map_err(DockerError::Place)?);
+            let archive = Bytes::from(programs::archive(own.inside()).map_err(DockerError::Place)?);
             let options = UploadToContainerOptions { path: "/".into(), ..Default::default() };
             let to = id.clone();
             let upload = |client: bollard::Docker| async move {

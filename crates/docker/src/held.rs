@@ -1,5 +1,6 @@
 //! A container that is held: how it ends.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bollard::query_parameters::{InspectContainerOptions, RemoveContainerOptions};
@@ -8,6 +9,7 @@ use tokio::runtime::Handle;
 
 use crate::engine::Engine;
 use crate::error::DockerError;
+use crate::place::Place;
 
 /// How soon a container that is being removed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -17,11 +19,13 @@ pub(crate) struct Held {
     engine: Engine,
     id: Option<String>,
     runtime: Handle,
+    /// Its lock says that the run lives.
+    place: Arc<Place>,
 }
 
 impl Held {
-    pub(crate) fn new(engine: Engine, id: String) -> Self {
-        Self { engine, id: Some(id), runtime: Handle::current() }
+    pub(crate) fn new(engine: Engine, id: String, place: Arc<Place>) -> Self {
+        Self { engine, id: Some(id), runtime: Handle::current(), place }
     }
 }
 
@@ -33,9 +37,12 @@ impl Backing for Held {
 
     fn abandon(&mut self) {
         let Some(id) = self.id.take() else { return };
-        let engine = self.engine.clone();
+        let (engine, place) = (self.engine.clone(), Arc::clone(&self.place));
         // If nothing runs any more, the end of its stream ends the guest, and the daemon removes the container.
-        self.runtime.spawn(async move { remove(&engine, &id).await });
+        self.runtime.spawn(async move {
+            let _ = remove(&engine, &id).await;
+            drop(place);
+        });
     }
 }
 

@@ -31,7 +31,7 @@ impl Kind for Docker {
     fn start<'a>(&'a self, run: &'a str) -> Pending<'a, Arc<dyn Maker>> {
         Box::pin(async move {
             let engine = Engine::connect(self.endpoint.clone(), self.patience).await?;
-            let place = Place::open(run).map_err(DockerError::Place)?;
+            let place = Arc::new(Place::open(run).map_err(DockerError::Place)?);
             let programs = Programs::provide(place.path(), self.endpoint.is_local() && !self.copies_programs)
                 .map_err(DockerError::Place)?;
             let workshop = Workshop { engine, run: run.to_owned(), place, programs };

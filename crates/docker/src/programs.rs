@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use sandbox::{GUEST, ZYGOTE};
 
-use crate::request::COPIES;
+use crate::request::copies;
 
 const ENTER: &str = "enter";
 const NAMES: [(&str, &[u8]); 2] = [(ENTER, ZYGOTE), ("guest", GUEST)];
@@ -24,7 +24,10 @@ pub(crate) enum Programs {
 
 /// One container's own directory: our programs, and later the socket. Removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Own(PathBuf);
+pub(crate) struct Own {
+    path: PathBuf,
+    inside: String,
+}
 
 impl Programs {
     /// Puts them where a daemon can find them.
@@ -44,11 +47,12 @@ impl Programs {
     /// A directory of one container's own, with the programs in it if they are shown. Whoever the container's root is
     /// outside may look at it: what keeps others out is the directory above.
     pub(crate) fn own(&self, place: &Path, number: u32) -> io::Result<Own> {
-        let own = Own(place.join(number.to_string()));
-        DirBuilder::new().mode(0o755).create(&own.0)?;
+        let inside = format!("/.ringfence-{}", uuid::Uuid::new_v4().simple());
+        let own = Own { path: place.join(number.to_string()), inside };
+        DirBuilder::new().mode(0o755).create(&own.path)?;
         if let Self::Shown(directory) = self {
             for (name, _) in NAMES {
-                fs::hard_link(directory.join(name), own.0.join(name))?;
+                fs::hard_link(directory.join(name), own.path.join(name))?;
             }
         }
         Ok(own)
@@ -57,21 +61,27 @@ impl Programs {
 
 impl Own {
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// Where it is shown inside: a name that no image can know.
+    pub(crate) fn inside(&self) -> &str {
+        &self.inside
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
         // The guest runs; nobody needs to find it. Whatever stays goes with the run's directory.
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
 /// Both programs as an archive, to be unpacked at the root of a container.
-pub(crate) fn archive() -> io::Result<Vec<u8>> {
+pub(crate) fn archive(inside: &str) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
-    let directory = COPIES.trim_start_matches('/');
+    let directory = copies(inside);
+    let directory = directory.trim_start_matches('/');
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Directory);
     header.set_mode(0o755);

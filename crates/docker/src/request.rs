@@ -26,33 +26,42 @@ pub const KEPT: [&str; 10] = [
 /// Rights of the entry process alone: it makes rules and routes with it.
 const OF_THE_ENTRY: &str = "NET_ADMIN";
 
-/// Where a directory of this machine is shown inside: with the socket for the listeners, and with our programs, unless
-/// those are copied.
-const INSIDE: &str = "/.ringfence";
-/// Where our programs are copied to.
-pub(crate) const COPIES: &str = "/.ringfence-programs";
-
 /// How what the entry process needs comes into a container.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Supply<'a> {
     /// The container's own directory on this machine.
     pub(crate) directory: &'a Path,
+    /// Where that directory is shown inside. An image that knew the name could have a volume there, and with it a first
+    /// process of its own.
+    pub(crate) inside: &'a str,
     /// Whether our programs are copied in, and not shown from there.
     pub(crate) copied: bool,
     /// The group after which its volumes are named; without one each is its own.
     pub(crate) group: Option<&'a str>,
 }
 
-/// What says something of the host, and nothing that a program needs.
-const MASKED: [&str; 18] = [
+/// Where our programs are copied to: not where the socket's directory would cover them.
+pub(crate) fn copies(inside: &str) -> String {
+    format!("{inside}-programs")
+}
+
+/// What says something of the host and nothing that a program needs, and by which the guest could be made the first to die.
+const MASKED: [&str; 25] = [
+    "/proc/1/oom_adj",
+    "/proc/1/oom_score_adj",
+    "/proc/1/task/1/oom_adj",
+    "/proc/1/task/1/oom_score_adj",
     "/proc/acpi",
     "/proc/asound",
+    "/proc/bus",
     "/proc/cmdline",
     "/proc/config.gz",
     "/proc/diskstats",
+    "/proc/driver",
     "/proc/interrupts",
     "/proc/kallsyms",
     "/proc/kcore",
+    "/proc/key-users",
     "/proc/keys",
     "/proc/kmsg",
     "/proc/latency_stats",
@@ -64,7 +73,7 @@ const MASKED: [&str; 18] = [
     "/proc/timer_stats",
     "/sys",
 ];
-const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+const READ_ONLY: [&str; 4] = ["/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// Labels by which containers of ours are known.
 pub(crate) mod label {
@@ -151,11 +160,12 @@ impl Request {
     /// What the Engine is told.
     pub(crate) fn body(&self, labels: HashMap<String, String>, supply: Supply<'_>) -> ContainerCreateBody {
         let volumes = self.volumes.iter().map(|volume| volume.mount(&labels, supply.group)).collect();
-        let programs = if supply.copied { COPIES } else { INSIDE };
+        let (inside, copies) = (supply.inside, copies(supply.inside));
+        let programs = if supply.copied { copies.as_str() } else { inside };
         let orders = enter::Orders {
             capture: match self.network {
                 Network::Loopback => enter::Capturing::Nothing,
-                Network::Captured => enter::Capturing::Passed(format!("{INSIDE}/socket").into()),
+                Network::Captured => enter::Capturing::Passed(format!("{inside}/socket").into()),
                 Network::Relayed => enter::Capturing::Relayed,
             },
             allow_setuid: false,
@@ -194,7 +204,7 @@ impl Request {
             None => (None, None, None),
         };
         let shown = self.network == Network::Captured || !supply.copied;
-        let own = shown.then(|| bind(&supply.directory.to_string_lossy(), INSIDE, false));
+        let own = shown.then(|| bind(&supply.directory.to_string_lossy(), supply.inside, false));
         let granted = self.mounts.iter().map(|mount| bind(&mount.source, &mount.target, mount.writable));
         let ulimit = |name: &str, amount: i64| ResourcesUlimits {
             name: Some(name.into()),
@@ -299,9 +309,10 @@ mod tests {
 
     fn body(request: &Request) -> serde_json::Value {
         let labels = HashMap::from([(label::RUN.to_owned(), "r".to_owned())]);
-        serde_json::to_value(
-            request.body(labels, Supply { directory: Path::new("/p"), copied: false, group: Some("g") }),
-        )
+        serde_json::to_value(request.body(
+            labels,
+            Supply { directory: Path::new("/p"), inside: "/.ringfence-x", copied: false, group: Some("g") },
+        ))
         .unwrap()
     }
 
@@ -309,11 +320,11 @@ mod tests {
     fn programs_that_are_copied_are_not_covered_by_the_socket() {
         for (network, mounts) in [(Network::Captured, 1), (Network::Relayed, 0), (Network::Loopback, 0)] {
             let request = Request { network, ..Request::of("x") };
-            let supply = Supply { directory: Path::new("/p"), copied: true, group: None };
+            let supply = Supply { directory: Path::new("/p"), inside: "/.ringfence-x", copied: true, group: None };
             let told = serde_json::to_value(request.body(HashMap::new(), supply)).unwrap();
-            assert_eq!(told["Entrypoint"], serde_json::json!(["/.ringfence-programs/enter"]));
+            assert_eq!(told["Entrypoint"], serde_json::json!(["/.ringfence-x-programs/enter"]));
             assert_eq!(told["HostConfig"]["Mounts"].as_array().unwrap().len(), mounts);
-            assert!(told["Cmd"].to_string().contains("guest=/.ringfence-programs/guest"), "{told}");
+            assert!(told["Cmd"].to_string().contains("guest=/.ringfence-x-programs/guest"), "{told}");
         }
     }
 
@@ -343,8 +354,8 @@ mod tests {
         assert_eq!(told["Tty"], false);
         assert_eq!(told["StdinOnce"], true);
         assert_eq!(told["Healthcheck"]["Test"], serde_json::json!(["NONE"]));
-        let cmd = serde_json::json!(["enter", "capture=/.ringfence/socket", "guest=/.ringfence/guest"]);
-        assert_eq!((&told["Entrypoint"], &told["Cmd"]), (&serde_json::json!(["/.ringfence/enter"]), &cmd));
+        let cmd = serde_json::json!(["enter", "capture=/.ringfence-x/socket", "guest=/.ringfence-x/guest"]);
+        assert_eq!((&told["Entrypoint"], &told["Cmd"]), (&serde_json::json!(["/.ringfence-x/enter"]), &cmd));
         for name in ["PidMode", "UTSMode", "UsernsMode", "Devices", "VolumesFrom", "Binds", "PortBindings"] {
             assert!(host.get(name).is_none_or(serde_json::Value::is_null), "{name}");
         }
@@ -356,7 +367,7 @@ mod tests {
         for writable in [false, true] {
             let told = body(&Request { mounts: vec![mount(writable)], ..Request::of("x") });
             let mounts = told["HostConfig"]["Mounts"].as_array().unwrap();
-            assert_eq!(mounts[0]["Target"], INSIDE);
+            assert_eq!(mounts[0]["Target"], "/.ringfence-x");
             assert_eq!(mounts[0]["ReadOnly"], true);
             assert_eq!(mounts[1]["ReadOnly"], !writable);
             assert_eq!(mounts[1]["BindOptions"]["NonRecursive"], true);
@@ -385,7 +396,7 @@ mod tests {
     #[test]
     fn without_a_capture_the_entry_makes_none() {
         let told = body(&Request { network: Network::Loopback, ..Request::of("x") });
-        assert_eq!(told["Cmd"], serde_json::json!(["enter", "guest=/.ringfence/guest"]));
+        assert_eq!(told["Cmd"], serde_json::json!(["enter", "guest=/.ringfence-x/guest"]));
         assert_eq!(told["HostConfig"]["NetworkMode"], "none");
         assert!(told["HostConfig"]["Sysctls"].is_null());
     }

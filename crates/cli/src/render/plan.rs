@@ -74,11 +74,11 @@ fn page(plan: &Plan, required: &[Unmet]) -> Page {
     page
 }
 
-/// What `run` and `eval` do today: the host's own process, and the embedded engine.
+/// What `run` and `eval` do today: the host's own process, the embedded engine, and Docker, which has services too.
 fn can_run(plan: &Plan) -> bool {
     match plan.provider {
-        Provider::Local => true,
-        Provider::Container | Provider::Docker => plan.services.is_empty(),
+        Provider::Local | Provider::Docker => true,
+        Provider::Container => plan.services.is_empty(),
         Provider::K8s | Provider::Proxmox | Provider::Qemu => false,
     }
 }

@@ -6,14 +6,31 @@ use std::time::{Duration, Instant};
 use crate::common;
 use crate::daemon::{DEBIAN, alone, docker, gone, ours};
 
+/// A runner that a failing test does not leave behind.
+struct Runner(Child);
+
+impl Runner {
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A runner with a container that does nothing for long; returns when it runs.
-fn runner(place: &std::path::Path) -> Child {
+fn runner(place: &std::path::Path) -> Runner {
     let mut command = common::command(place);
     command.args(["run", "--provider", "docker", "--pull", "never", "--image", DEBIAN, "--", "sh", "-c"]);
     let mut child = command.arg("echo on; sleep 1000").stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 3];
     std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
-    child
+    Runner(child)
 }
 
 fn clean_up(place: &std::path::Path) -> String {
@@ -39,8 +56,7 @@ fn killed_runners_leave_nothing_and_others_are_untouched() {
             next.kill().unwrap();
             next.wait().unwrap();
         }
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill();
     }
     // Those that ran end with their streams.
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -85,8 +101,7 @@ fn only_what_nobody_needs_is_removed() {
     assert!(!left.contains(&dead) && !left.contains(&expired), "{left:?}");
     assert!([&mine[0], &elsewhere, &unreadable].iter().all(|id| left.contains(id)), "{left:?}");
     docker(&["rm", "--force", &elsewhere, &unreadable]);
-    living.kill().unwrap();
-    living.wait().unwrap();
+    living.kill();
     gone(Duration::from_secs(20));
 }
 
@@ -100,7 +115,7 @@ fn a_daemon_that_is_killed_ends_the_run_and_leaves_nothing() {
     common::sh(place.path(), &script);
     let deadline = Instant::now() + Duration::from_mins(1);
     let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
+        if let Some(status) = child.0.try_wait().unwrap() {
             break status;
         }
         assert!(Instant::now() < deadline, "the runner does not notice");

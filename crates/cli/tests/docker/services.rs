@@ -1,4 +1,6 @@
 //! Samples of several services: who reaches whom, who waits for whom, what fails and how, and that nothing is left.
+//!
+//! Servers are of one static program, whoever asks for names is a Debian: static programs have no resolver of their own.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +11,7 @@ use serde_json::Value;
 
 use crate::common;
 use crate::common::evaluation::{dump, ended, write};
-use crate::daemon::{STATIC, alone, docker, gone, ours};
+use crate::daemon::{DEBIAN, STATIC, alone, docker, gone, ours};
 
 /// A web server that begins when its page is there, a database that answers on one port, somebody on no network at all, and
 /// the agent. The page comes by a volume, from a service that ends.
@@ -40,11 +42,11 @@ services:
     tmpfs: ["/tmp:size=1m"]
     mem_limit: 64m
   lonely:
-    image: {STATIC}
+    image: {DEBIAN}
     network_mode: none
-    command: [/busybox, sh, -c, "/busybox wget -T 2 -q -O- http://web:8080/page; /busybox wget -T 2 -q -O- http://192.0.2.9/; /busybox sleep 10000"]
+    command: [sh, -c, "curl -s -m 2 http://web:8080/page; curl -s -m 2 http://192.0.2.9/; sleep 10000"]
   agent:
-    image: {STATIC}
+    image: {DEBIAN}
     x-default: true
     {agent}
     depends_on:
@@ -63,7 +65,7 @@ fn composed(place: &Path, text: &str) -> String {
 fn run(place: &Path, options: &[&str], script: &str) -> (i32, String, String) {
     let file = place.join("compose.yaml").display().to_string();
     let fixed = ["run", "--compose", &file, "--pull", "never"];
-    common::ringfence(place, &[&fixed[..], options, &["--", "/busybox", "sh", "-c", script]].concat())
+    common::ringfence(place, &[&fixed[..], options, &["--", "sh", "-c", script]].concat())
 }
 
 fn records(path: &Path) -> Vec<Value> {
@@ -88,12 +90,11 @@ fn services_reach_each_other_by_name_and_declared_port_and_nothing_is_left() {
     let place = tempfile::tempdir().unwrap();
     composed(place.path(), &three("environment: {MINE: yes}"));
     let log = place.path().join("network.jsonl");
-    let script =
-        "for url in http://web:8080/page http://www.internal:8080/page; do /busybox wget -T 5 -q -O- $url; done
-        /busybox nc -w 5 db 5432 </dev/null
-        /busybox wget -T 5 -q -O- http://web:9090/page && echo undeclared
-        /busybox wget -T 5 -q -O- http://192.0.2.1/ && echo outside
-        /busybox nslookup lonely >/dev/null 2>&1 && echo lonely
+    let script = "for url in http://web:8080/page http://www.internal:8080/page; do curl -s -m 5 $url; done
+        curl -s -m 5 telnet://db:5432 </dev/null
+        curl -s -m 5 http://web:9090/page && echo undeclared
+        curl -s -m 5 http://192.0.2.1/ && echo outside
+        getent hosts lonely >/dev/null && echo lonely
         echo $MINE; exit 5";
     let (code, out, err) = run(place.path(), &["--network-log", &log.display().to_string()], script);
     assert_eq!((code, out.as_str()), (5, "seeded\nseeded\nhello from db\nyes\n"), "{err}");
@@ -122,15 +123,15 @@ fn every_service_has_the_samples_network_or_less() {
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
     let tries = format!(
-        "for a in 192.0.2.1 127.0.0.1:{port} 172.17.0.1:{port} 198.18.0.1:{port} 169.254.169.254 other.example; do /busybox wget -T 2 -q -O- http://$a/ && echo reached $a >>/shared/$NAME; done; echo tried >>/shared/$NAME; /busybox sleep 1000"
+        "for a in 192.0.2.1 127.0.0.1:{port} 172.17.0.1:{port} 198.18.0.1:{port} 169.254.169.254 other.example; do curl -s -m 2 http://$a/ && echo reached $a >>/shared/$NAME; done; echo tried >>/shared/$NAME; sleep 1000"
     );
     let service = |name: &str, more: &str| {
         format!(
-            "  {name}:\n    image: {STATIC}\n    entrypoint: [/busybox, sh, -c]\n    command: [\"{tries}\"]\n    environment: {{NAME: {name}}}\n    volumes: [\"shared:/shared\"]\n{more}"
+            "  {name}:\n    image: {DEBIAN}\n    entrypoint: [sh, -c]\n    command: [\"{tries}\"]\n    environment: {{NAME: {name}}}\n    volumes: [\"shared:/shared\"]\n{more}"
         )
     };
     let text = format!(
-        "services:\n{}{}{}  agent:\n    image: {STATIC}\n    x-default: true\n    volumes: [\"shared:/shared\"]\nvolumes: {{shared: {{}}}}\nnetworks: {{inner: {{internal: true}}}}\n",
+        "services:\n{}{}{}  agent:\n    image: {DEBIAN}\n    x-default: true\n    volumes: [\"shared:/shared\"]\nvolumes: {{shared: {{}}}}\nnetworks: {{inner: {{internal: true}}}}\n",
         service("open", ""),
         service("closed", "    networks: [inner]\n"),
         service("bridged", "    network_mode: bridge\n"),
@@ -144,7 +145,7 @@ fn every_service_has_the_samples_network_or_less() {
         let path = log.display().to_string();
         let mut options = vec!["--profile", profile, "--network-log", &path, "--dns-upstream", "127.0.0.1:9"];
         options.extend(allow.iter().flat_map(|name| ["--allow", name]));
-        let script = "for n in open closed bridged; do while ! /busybox grep -q tried /shared/$n 2>/dev/null; do /busybox sleep 0.1; done; /busybox cat /shared/$n; done";
+        let script = "for n in open closed bridged; do while ! grep -q tried /shared/$n 2>/dev/null; do sleep 0.1; done; cat /shared/$n; done";
         let (code, out, err) = run(place.path(), &options, script);
         assert_eq!((code, out.as_str()), (0, "tried\ntried\ntried\n"), "{err}");
         let records = records(&log);
@@ -169,7 +170,7 @@ fn a_service_that_fails_is_named_with_its_last_words_and_nothing_is_left() {
         composed(
             place.path(),
             &format!(
-                "services:\n  agent: {{image: {STATIC}, x-default: true, depends_on: {{good: {{condition: service_started}}}}}}\n  good: {{image: {STATIC}, command: [/busybox, sleep, '1000'], volumes: ['v:/v']}}\n  broken: {{image: {STATIC}, {broken}}}\nvolumes: {{v: {{}}}}\n"
+                "services:\n  agent: {{image: {DEBIAN}, x-default: true, depends_on: {{good: {{condition: service_started}}}}}}\n  good: {{image: {STATIC}, command: [/busybox, sleep, '1000'], volumes: ['v:/v']}}\n  broken: {{image: {STATIC}, {broken}}}\nvolumes: {{v: {{}}}}\n"
             ),
         );
         let (code, _, err) = run(place.path(), &[], "echo never");
@@ -195,11 +196,11 @@ fn a_service_that_dies_later_is_told_and_one_that_may_is_started_again() {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();
     let text = format!(
-        "services:\n  agent: {{image: {STATIC}, x-default: true, volumes: ['v:/v']}}\n  short: {{image: {STATIC}, command: [/busybox, sh, -c, '/busybox sleep 1; echo out of it; exit 9']}}\n  again: {{image: {STATIC}, restart: 'on-failure:2', volumes: ['v:/v'], command: [/busybox, sh, -c, 'echo x >>/v/starts; exit 1']}}\nvolumes: {{v: {{}}}}\n"
+        "services:\n  agent: {{image: {DEBIAN}, x-default: true, volumes: ['v:/v']}}\n  short: {{image: {STATIC}, command: [/busybox, sh, -c, '/busybox sleep 1; echo out of it; exit 9']}}\n  again: {{image: {STATIC}, restart: 'on-failure:2', volumes: ['v:/v'], command: [/busybox, sh, -c, 'echo x >>/v/starts; exit 1']}}\nvolumes: {{v: {{}}}}\n"
     );
     composed(place.path(), &text);
     // Its start fails when it has failed for the last time; meanwhile the command runs.
-    let (code, out, err) = run(place.path(), &[], "/busybox sleep 2; /busybox cat /v/starts");
+    let (code, out, err) = run(place.path(), &[], "sleep 2; cat /v/starts");
     assert_eq!((code, out.as_str()), (0, "x\nx\nx\n"), "{err}");
     assert!(err.contains("`short` ended with exit code 9: out of it"), "{err}");
     assert!(err.contains("`again` ended with exit code 1"), "{err}");
@@ -227,7 +228,7 @@ fn what_the_profile_forbids_is_refused_before_anything_starts() {
 }
 
 fn task(place: &Path, samples: usize) -> String {
-    composed(place, &three("command: [/busybox, sh, -c, \"/busybox sleep 7654\"]"));
+    composed(place, &three("command: [sleep, '7654']"));
     let mut task = String::from(
         r"
 name: several
@@ -245,35 +246,17 @@ dataset:
     for number in 0..samples {
         let _ = writeln!(
             task,
-            "  - id: s{number}\n    input: Go on.\n    target: done\n    files: {{'db:/tmp/of-{number}': 'file {number}', /note: 'note {number}'}}\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: '/busybox cat /note; echo; /busybox wget -T 5 -q -O- http://web:8080/page; /busybox nc -w 5 db 5432 </dev/null; /busybox sleep 1'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
+            "  - id: s{number}\n    input: Go on.\n    target: done\n    files: {{'db:/tmp/of-{number}': 'file {number}', /note: 'note {number}'}}\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: 'cat /note; echo; curl -s -m 5 http://web:8080/page; curl -s -m 5 telnet://db:5432 </dev/null; sleep 1'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
         );
     }
     write(place, "task.yaml", &task)
 }
 
-/// Tools need a shell where they look for one, by the name of bash.
-fn with_shell() {
-    let place = tempfile::tempdir().unwrap();
-    let shell = place.path().join("bash");
-    std::fs::write(&shell, "#!/bin/sh\n[ \"$1\" = --login ] && shift\nexec /bin/sh \"$@\"\n").unwrap();
-    std::fs::set_permissions(&shell, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let installed = r#"RUN ["/busybox", "mkdir", "/bin"]
-RUN ["/busybox", "--install", "/bin"]
-COPY bash /bin/bash
-"#;
-    std::fs::write(place.path().join("Dockerfile"), format!("FROM {STATIC}\n{installed}")).unwrap();
-    docker(&["build", "--network", "none", "--tag", "ringfence/shell", &place.path().display().to_string()]);
-}
-
 #[test]
 fn ten_samples_of_five_services_at_the_same_time() {
     let _alone = alone();
-    with_shell();
     let place = tempfile::tempdir().unwrap();
     let path = task(place.path(), 10);
-    let file = place.path().join("compose.yaml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace(STATIC, "ringfence/shell")).unwrap();
     let (code, result, err) = ended(place.path(), &[&path, "--max-samples", "10"]);
     assert_eq!(code, 0, "{err} {result}");
     let log = dump(place.path(), result["log"].as_str().or(result["logs"][0].as_str()).unwrap());
@@ -305,11 +288,8 @@ fn ten_samples_of_five_services_at_the_same_time() {
 #[test]
 fn the_default_services_own_process_begins_anew_for_the_agent_and_not_for_the_scorer() {
     let _alone = alone();
-    with_shell();
     let place = tempfile::tempdir().unwrap();
-    let compose =
-        three("command: [sh, -c, 'echo run >>/srv-runs; exec sleep 7654']").replace(STATIC, "ringfence/shell");
-    composed(place.path(), &compose);
+    composed(place.path(), &three("command: [sh, -c, 'echo run >>/srv-runs; exec sleep 7654']"));
     let task = r#"
 name: phases
 profile: T0.H1.N2
@@ -320,14 +300,14 @@ model: mock/scripted
 solver: {kind: agent, max_steps: 10}
 scorer:
   - kind: script
-    script: '! ps | grep -q "[s]leep 7654" && ! ps | grep -q "[s]leep 5321" && test "$(wc -l </srv-runs)" = 2 && wget -T 5 -q -O- http://web:8080/page'
+    script: '! pgrep -f "sleep 7[0-9]*4" && ! pgrep -f "sleep 5[0-9]*1" && test "$(wc -l </srv-runs)" = 2 && curl -s -m 5 http://web:8080/page'
 dataset:
   - id: one
     input: Go on.
     target: done
     setup: 'while ! test -e /srv-runs; do sleep 0.1; done; (setsid sleep 4321 >/dev/null 2>&1 &)'
     mock:
-      - {tool_calls: [{name: bash, arguments: {command: 'while test "$(wc -l </srv-runs)" != 2; do sleep 0.1; done; ps | grep -c "[s]leep 7654"; ps | grep -c "[s]leep 4321"; (setsid sleep 5321 >/dev/null 2>&1 &)'}}]}
+      - {tool_calls: [{name: bash, arguments: {command: 'while test "$(wc -l </srv-runs)" != 2; do sleep 0.1; done; pgrep -fc "sleep 7[0-9]*4"; pgrep -fc "sleep 4[0-9]*1"; (setsid sleep 5321 >/dev/null 2>&1 &)'}}]}
       - {tool_calls: [{name: submit, arguments: {answer: done}}]}
 "#;
     let path = write(place.path(), "task.yaml", task);
@@ -348,18 +328,7 @@ fn killed_runners_leave_no_service_and_no_volume() {
     let file = composed(place.path(), &three("stdin_open: true"));
     for _ in 0..2 {
         let mut command = common::command(place.path());
-        command.args([
-            "run",
-            "--compose",
-            &file,
-            "--pull",
-            "never",
-            "--",
-            "/busybox",
-            "sh",
-            "-c",
-            "echo on; /busybox sleep 1000",
-        ]);
+        command.args(["run", "--compose", &file, "--pull", "never", "--", "sh", "-c", "echo on; sleep 1000"]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = [0; 3];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
@@ -385,12 +354,13 @@ fn the_plan_shows_every_service_and_what_is_left_out() {
     let path = write(place.path(), "profile.yaml", document);
     let (code, out, err) = common::ringfence(place.path(), &["--json", "plan", &path]);
     assert_eq!(code, 0, "{err}");
-    let plan: Value = serde_json::from_str(&out).unwrap();
+    let told: Value = serde_json::from_str(&out).unwrap();
+    let plan = &told["plan"];
     let services = plan["services"].as_object().unwrap();
     assert_eq!(services.keys().collect::<Vec<_>>(), ["db", "lonely", "seed", "web"]);
-    let id = docker(&["image", "inspect", "--format", "{{.Id}}", STATIC]);
-    assert_eq!(plan["image"]["reference"], format!("{STATIC}@{id}"));
-    assert_eq!(services["db"]["image"]["reference"], format!("{STATIC}@{id}"));
+    let id = |image: &str| docker(&["image", "inspect", "--format", "{{.Id}}", image]);
+    assert_eq!(plan["image"]["reference"], format!("{DEBIAN}@{}", id(DEBIAN)));
+    assert_eq!(services["db"]["image"]["reference"], format!("{STATIC}@{}", id(STATIC)));
     assert_eq!(
         (&services["db"]["network"]["level"], &services["lonely"]["network"]["level"]),
         (&"N1".into(), &"N2".into())
@@ -403,21 +373,18 @@ fn the_plan_shows_every_service_and_what_is_left_out() {
 #[test]
 fn a_document_states_services_of_its_own() {
     let place = tempfile::tempdir().unwrap();
-    with_shell();
     let context = place.path().join("served");
     std::fs::create_dir(&context).unwrap();
     std::fs::write(context.join("Dockerfile"), format!("FROM {STATIC}\nCOPY page /srv/page\nEXPOSE 8000\nCMD [\"/busybox\", \"httpd\", \"-f\", \"-p\", \"8000\", \"-h\", \"/srv\"]\n")).unwrap();
     std::fs::write(context.join("page"), "of its own\n").unwrap();
     docker(&["build", "--network", "none", "--tag", "ringfence/served", &context.display().to_string()]);
     let document = format!(
-        "profile: T0.H1.N2\nsandbox: docker\nimage: {STATIC}\napproval: ci\nservices: {{site: {{image: ringfence/served}}}}\n"
+        "profile: T0.H1.N2\nsandbox: docker\nimage: {DEBIAN}\napproval: ci\nservices: {{site: {{image: ringfence/served}}}}\n"
     );
     let path = write(place.path(), "profile.yaml", &document);
-    let script = "for n in 1 2 3 4 5 6 7 8 9 10; do /busybox wget -T 5 -q -O- http://site:8000/page && exit; /busybox sleep 0.2; done";
-    let (code, out, err) = common::ringfence(
-        place.path(),
-        &["run", "--profile", &path, "--pull", "never", "--", "/busybox", "sh", "-c", script],
-    );
+    let script = "for n in 1 2 3 4 5 6 7 8 9 10; do curl -s -m 5 http://site:8000/page && exit; sleep 0.2; done";
+    let (code, out, err) =
+        common::ringfence(place.path(), &["run", "--profile", &path, "--pull", "never", "--", "sh", "-c", script]);
     assert_eq!((code, out.as_str()), (0, "of its own\n"), "{err}");
 }
 

@@ -171,7 +171,9 @@ fn is_engines(kind: &str, root: &str, place: &str) -> bool {
         (_, "/etc/resolv.conf" | "/etc/hostname" | "/etc/hosts") => {
             root.rsplit('/').next() == place.rsplit('/').next() && root.split('/').any(numbered)
         }
-        (_, "/.ringfence") => root.ends_with("//deleted"),
+        (_, own) if own.strip_prefix("/.ringfence-").is_some_and(|rest| !rest.contains('/')) => {
+            root.ends_with("//deleted")
+        }
         ("mqueue", "/dev/mqueue") | ("sysfs", "/sys") => root == "/",
         ("cgroup" | "cgroup2" | "tmpfs", _) if place == "/sys" || place.starts_with("/sys/") => root == "/",
         _ => root.ends_with("/_data") && numbered(above),
@@ -184,8 +186,12 @@ fn is_device(root: &str, place: &str) -> bool {
     (name == "null" && place.starts_with("/proc/")) || (harmless.contains(&name) && place == format!("/dev/{name}"))
 }
 
-pub(super) fn devices(listed: &[Listed], _: &Scene) -> Finding {
-    if let Some(entry) = listed.iter().find(|entry| !is_harmless(entry)) {
+pub(super) fn devices(listed: &[Listed], scene: &Scene) -> Finding {
+    // The Docker Engine gives every container queues of its own.
+    let queues = |entry: &Listed| {
+        scene.plan.provider == Provider::Docker && entry.name == b"mqueue" && entry.mode & KIND == DIRECTORY
+    };
+    if let Some(entry) = listed.iter().find(|entry| !is_harmless(entry) && !queues(entry)) {
         let (name, (major, minor)) = (String::from_utf8_lossy(&entry.name), entry.device);
         return Finding::fail(match entry.mode & KIND {
             CHARACTER | BLOCK => format!("/dev/{name} is device {major}:{minor}"),
@@ -229,7 +235,7 @@ mod tests {
         for (kind, root, place) in [
             ("ext4", format!("{files}/resolv.conf"), "/etc/resolv.conf"),
             ("ext4", format!("{files}/hosts"), "/etc/hosts"),
-            ("ext4", "/var/tmp/ringfence-docker-0/r/1//deleted".into(), "/.ringfence"),
+            ("ext4", "/var/tmp/ringfence-docker-0/r/1//deleted".into(), "/.ringfence-2f"),
             ("ext4", format!("/var/lib/docker/volumes/{id}/_data"), "/data"),
             ("mqueue", "/".into(), "/dev/mqueue"),
             ("sysfs", "/".into(), "/sys"),
@@ -241,7 +247,7 @@ mod tests {
             ("ext4", "/etc/resolv.conf".to_owned(), "/etc/resolv.conf"),
             ("ext4", format!("{files}/hosts"), "/etc/passwd"),
             ("ext4", format!("{files}/hosts"), "/etc/hostname"),
-            ("ext4", "/var/tmp/ringfence-docker-0/r/1".into(), "/.ringfence"),
+            ("ext4", "/var/tmp/ringfence-docker-0/r/1".into(), "/.ringfence-2f"),
             ("ext4", "/srv/_data".into(), "/data"),
             ("ext4", "/home".into(), "/mnt"),
             ("tmpfs", "/docker.sock".into(), "/run/docker.sock"),
