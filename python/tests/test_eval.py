@@ -133,5 +133,5 @@ def test_a_samples_own_sandbox_is_judged_too(tmp_path: Path) -> None:
     limit = log.samples[0].limit
     assert limit
     assert "`bash` needs T0, and the profile is T1.H1.N2" in (limit.reason or "")
-    assert len(ours(log, "refusal")) == 1
+    assert ours(log, "refusal")
     assert not [one for one in log.samples[0].events if one.event == "sandbox" and "from inside" in str(one.cmd)]
