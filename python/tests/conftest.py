@@ -1,0 +1,31 @@
+"""Which server the tests speak with: `RINGFENCE_BINARY` if it is set, else a strict double of the API."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from inspect_ringfence import _server
+
+HERE = Path(__file__).parent
+
+
+def is_real() -> bool:
+    """Whether the program under `RINGFENCE_BINARY` is the real one."""
+    return Path(os.environ.get("RINGFENCE_BINARY", "double.py")).name != "double.py"
+
+
+needs_ringfence = pytest.mark.skipif(not is_real(), reason="RINGFENCE_BINARY names no ringfence program")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def program() -> Iterator[None]:
+    os.environ.setdefault("RINGFENCE_BINARY", str(HERE / "double.py"))
+    for name in ("RINGFENCE_PROFILE", "INSPECT_PROFILE", "RINGFENCE_TRUST_HOST_TOOLS"):
+        os.environ.pop(name, None)
+    # Scripts that tests start must find the same interpreter.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    yield
+    _server.stop()
