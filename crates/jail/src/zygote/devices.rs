@@ -48,13 +48,8 @@ pub(super) fn with_nodes(owner: u32) -> io::Result<OwnedFd> {
     let dev = device_files(&[("uid", id.as_str()), ("gid", id.as_str())])?;
     // The creation mask does not apply to what we mean.
     let mask = umask(Mode::empty());
-    let made = syscalls::with_file_owner(owner, || {
-        for (name, major, minor) in all() {
-            let mode = Mode::from_raw_mode(0o666);
-            mknodat(&dev, name, FileType::CharacterDevice, mode, makedev(major, minor))?;
-        }
-        furnish(&dev)
-    });
+    // Nodes are the host's root's, as mounts of the host's would be: nobody inside sets their modes or owners.
+    let made = nodes(&dev).and_then(|()| syscalls::with_file_owner(owner, || furnish(&dev)));
     umask(mask);
     made.map(|()| dev)
 }
@@ -69,6 +64,13 @@ pub(super) fn with_mounts(place: &Path) -> io::Result<()> {
         mount_bind(Path::new(HOST_DEVICES).join(name), &path)?;
     }
     furnish(&dev)
+}
+
+fn nodes(dev: &OwnedFd) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(0o666);
+    all().try_for_each(|(name, major, minor)| {
+        Ok(mknodat(dev, name, FileType::CharacterDevice, mode, makedev(major, minor))?)
+    })
 }
 
 fn furnish(dev: &OwnedFd) -> io::Result<()> {
