@@ -30,9 +30,9 @@ use rustix::process::{DumpableBehavior, Pid};
 /// written to. Whoever calls it has one thread, and no descriptor but these and its standard streams.
 pub fn serve(control: OwnedFd, writes: Option<OwnedFd>) -> u8 {
     // Before anything of the workload exists: no ptrace, no /proc/1/mem, no core.
-    if !mutated(Mutation::GuestTraceable)
-        && rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_err()
-    {
+    let traceable = mutated(Mutation::GuestTraceable);
+    let behaviour = if traceable { DumpableBehavior::Dumpable } else { DumpableBehavior::NotDumpable };
+    if rustix::process::set_dumpable_behavior(behaviour).is_err() {
         return 70;
     }
     // Without isolation the guest is not pid 1: orphans come to it all the same, and must be ended by hand at the end.
