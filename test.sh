@@ -159,12 +159,9 @@ lane_egress() {
 lane_docker() {
     debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian gzip gzip
     debian ip iproute2 && debian perl perl && debian pgrep procps && debian busybox busybox-static
-    docker_place=$(mktemp -d /var/tmp/ringfence-docker.XXXXXX)
-    mkdir "$docker_place/tmp"
-    check 'a Docker daemon of our own' start_docker
+    own_docker
     if [ -n "$docker_pid" ]; then
-        tests 'images from every source' env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" \
-            DOCKER_CONFIG="$docker_place/config" cargo test --release -p ringfence --test sources
+        tests 'images from every source' in_docker cargo test --release -p ringfence --test sources
     fi
     stop_docker
 }
@@ -173,9 +170,7 @@ lane_docker() {
 lane_containers() {
     debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian gzip gzip
     debian ip iproute2 && debian perl perl && debian pgrep procps && debian busybox busybox-static
-    docker_place=$(mktemp -d /var/tmp/ringfence-docker.XXXXXX)
-    mkdir "$docker_place/tmp"
-    check 'a Docker daemon of our own' start_docker
+    own_docker
     if [ -n "$docker_pid" ]; then
         check 'images for containers' docker_images
         check 'an internet for the tests' cargo build --release -p testnet
@@ -231,6 +226,13 @@ docker_images() {
         --change 'HEALTHCHECK CMD touch /srv/checked' - ringfence/plain || status=1
     tar -C "$(dirname "$(command -v busybox)")" -c busybox | in_docker docker import - ringfence/static || status=1
     return $status
+}
+
+# A daemon of this lane's own, in a directory of its own.
+own_docker() {
+    docker_place=$(mktemp -d /var/tmp/ringfence-docker.XXXXXX)
+    mkdir "$docker_place/tmp"
+    check 'a Docker daemon of our own' start_docker
 }
 
 start_docker() {
@@ -464,9 +466,7 @@ lane_soak() {
 # Hundreds of containers, and runners that are killed.
 soak_docker() {
     debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian busybox busybox-static
-    docker_place=$(mktemp -d /var/tmp/ringfence-docker.XXXXXX)
-    mkdir "$docker_place/tmp"
-    check 'a Docker daemon of our own' start_docker
+    own_docker
     check 'images for containers' docker_images
     tests 'two hundred containers, killed runners' in_docker env RINGFENCE_KILLS=20 RINGFENCE_CONCURRENT=200 \
         cargo test --release -p ringfence --test docker -- killed_runners forty_sandboxes

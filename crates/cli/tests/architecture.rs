@@ -185,3 +185,9 @@ fn no_default_feature_turns_mutations_on() {
         assert!(!node.features.iter().any(|name| is_ours(name)), "{}", node.id);
     }
 }
+
+/// Two crates that may not know each other name the same rights: what a Compose file may ask for is what containers keep.
+#[test]
+fn a_compose_file_may_ask_for_the_rights_that_containers_keep() {
+    assert_eq!(compose::ADDABLE_CAPABILITIES, docker::KEPT);
+}

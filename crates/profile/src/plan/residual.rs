@@ -106,7 +106,7 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
 }
 
 /// What the embedded engine does and the Docker Engine does not.
-fn docker() -> [Residual; 4] {
+fn docker() -> [Residual; 5] {
     [
         residual("no_second_fence", "without Landlock the mount namespace is the only fence around files"),
         residual(
@@ -120,6 +120,10 @@ fn docker() -> [Residual; 4] {
         residual(
             "engine_is_trusted",
             "whoever can ask the Docker daemon is root on its machine: the Engine and the runner are trusted",
+        ),
+        residual(
+            "builds_unfenced",
+            "what the Engine builds an image from runs with the Engine's own network, before anything of this plan holds",
         ),
     ]
 }
