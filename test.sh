@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak`, `containers` and `serve` are run by hand. It installs what is missing, counts every
+# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak` and `containers` are run by hand. It installs what is missing, counts every
 # check and test, and ends with the line `N passed, N failed`. A lane whose system is missing fails.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress docker inspect verify)
+LANES=(lint unit sandbox egress docker serve inspect verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
@@ -449,15 +449,21 @@ assert versions == ('$CRYPTOGRAPHY_VERSION', '$SECURESYSTEMSLIB_VERSION')" 2>/de
         "securesystemslib==$SECURESYSTEMSLIB_VERSION"
 }
 
-# The HTTP API: the real server with real sandboxes, and requests of others' making from its own document. By hand, until it has passed
-# on a clean clone.
+# The HTTP API: the real server with real sandboxes, with services at a Docker daemon of this lane's own, and requests of others'
+# making from its own document.
 lane_serve() {
     debian setpriv util-linux
-    tests 'the HTTP API' cargo test --release -p serve
     tests 'the HTTP API, with sandboxes' cargo test --release -p ringfence --test serve
     if [ "$(id -u)" -eq 0 ]; then
         tests 'the HTTP API as a plain user' as_plain_user serve
     fi
+    debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian busybox busybox-static
+    own_docker
+    if [ -n "$docker_pid" ]; then
+        check 'images for services' docker_images
+        tests 'the HTTP API, with services' in_docker cargo test --release -p ringfence --test serve_docker
+    fi
+    stop_docker
     debian_file /usr/bin/python3 python3
     local venv=$PWD/target/serve-venv
     check 'Schemathesis in an environment of its own' schemathesis_venv "$venv"
