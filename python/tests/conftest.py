@@ -17,13 +17,22 @@ def is_real() -> bool:
     return Path(os.environ.get("RINGFENCE_BINARY", "double.py")).name != "double.py"
 
 
+def image(name: str) -> str:
+    """One of the images that `make_image.py` makes."""
+    return f"oci:{os.environ['RINGFENCE_TEST_LAYOUT']}:{name}"
+
+
+needs_images = pytest.mark.skipif(
+    not is_real() or "RINGFENCE_TEST_LAYOUT" not in os.environ,
+    reason="RINGFENCE_TEST_LAYOUT names no layout of make_image.py, or RINGFENCE_BINARY no program",
+)
 needs_ringfence = pytest.mark.skipif(not is_real(), reason="RINGFENCE_BINARY names no ringfence program")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def program() -> Iterator[None]:
     os.environ.setdefault("RINGFENCE_BINARY", str(HERE / "double.py"))
-    for name in ("RINGFENCE_PROFILE", "INSPECT_PROFILE", "RINGFENCE_TRUST_HOST_TOOLS"):
+    for name in ("RINGFENCE_PROFILE", "INSPECT_PROFILE", "RINGFENCE_IMAGE", "RINGFENCE_TRUST_HOST_TOOLS"):
         os.environ.pop(name, None)
     # Scripts that tests start must find the same interpreter.
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
