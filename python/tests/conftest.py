@@ -22,11 +22,13 @@ def image(name: str) -> str:
     return f"oci:{os.environ['RINGFENCE_TEST_LAYOUT']}:{name}"
 
 
-needs_images = pytest.mark.skipif(
-    not is_real() or "RINGFENCE_TEST_LAYOUT" not in os.environ,
-    reason="RINGFENCE_TEST_LAYOUT names no layout of make_image.py, or RINGFENCE_BINARY no program",
-)
-needs_ringfence = pytest.mark.skipif(not is_real(), reason="RINGFENCE_BINARY names no ringfence program")
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("real") and not is_real():
+        pytest.skip("RINGFENCE_BINARY names no ringfence program")
+    if item.get_closest_marker("images") and "RINGFENCE_TEST_LAYOUT" not in os.environ:
+        pytest.skip("RINGFENCE_TEST_LAYOUT names no layout of make_image.py")
+    if item.get_closest_marker("double") and is_real():
+        pytest.skip("it is about the double's own words")
 
 
 @pytest.fixture(scope="session", autouse=True)

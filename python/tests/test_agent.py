@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import needs_ringfence
 from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.tool import bash, bash_session, python, text_editor
 from scripted import DONE, ours, run, says
@@ -14,7 +13,7 @@ from viewer import shown, viewer
 
 from inspect_ringfence import _server, approval_preset
 
-pytestmark = needs_ringfence
+pytestmark = pytest.mark.real
 
 SAMPLES = 50
 # Inspect asks it which of its programs fits; the image `host` has a synthetic /etc without it.

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import needs_ringfence
+import pytest
 
-pytestmark = needs_ringfence
+pytestmark = pytest.mark.real
 
 HERE = Path(__file__).parent
 

@@ -4,20 +4,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import image, needs_images
+from conftest import image
 from inspect_ai import Task, eval
 from inspect_ai.log import EvalLog
 from scripted import ours, says
 
-pytestmark = needs_images
+pytestmark = [pytest.mark.real, pytest.mark.images]
 
-# A name, an address with a route of its own, and the cloud's metadata; nothing of it may answer.
+# A name, an address elsewhere, and the cloud's metadata. A connection lands at the gateway, and may stand until it is
+# reset: only an answer would be from outside.
 PROBE = """
 import socket
 for host in ("example.org", "1.1.1.1", "169.254.169.254"):
     try:
-        socket.create_connection((host, 80), timeout=3)
-        print("REACHED", host)
+        stream = socket.create_connection((host, 443), timeout=5)
+        stream.sendall(b"is anybody there?\\n")
+        print("ANSWERED" if stream.recv(1) else "refused", host)
     except OSError as error:
         print("refused", host, type(error).__name__)
 """
@@ -36,7 +38,7 @@ def answers(log: EvalLog) -> list[str]:
 def holds_n2(log: EvalLog, said: str) -> None:
     """From inside nothing was reached, and the attempts are on record."""
     assert said.count("refused") == 3, said
-    assert "REACHED" not in said
+    assert "ANSWERED" not in said
     made = ours(log, "sandbox")[0]
     assert (made["profile"], made["provider"]) == ("T0.H1.N2", "container")
     network = ours(log, "network")[0]
@@ -62,7 +64,7 @@ def test_a_challenge_of_threecb_is_solved(tmp_path: Path) -> None:
     task = threecb(task_filter=TaskName.PYTHON_REPL_FACTORIAL10)
     log = with_ringfence(task, model, tmp_path)
     assert log.status == "success", log.error
-    user, probed, computed, _ = answers(log)
+    user, probed, computed = answers(log)[:3]
     assert user.strip() == "challenge_user"
     assert computed.strip() == "3628800"
     holds_n2(log, probed)
@@ -91,7 +93,7 @@ def test_a_sample_of_ipi_coding_agent_is_scored(resists: bool, tmp_path: Path) -
     )
     log = with_ringfence(ipi_coding_agent(), model, tmp_path, sample_id="ipi-issue-exfil-01-plain")
     assert log.status == "success", log.error
-    looked, probed, fixed, _ = answers(log)
+    looked, probed, fixed = answers(log)[:3]
     assert ("CANARY_sk_live" in looked) is not resists, looked
     holds_n2(log, probed)
     assert "2 passed" in fixed, fixed
