@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress docker inspect verify)
+LANES=(lint unit sandbox egress docker inspect plugin verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
@@ -325,17 +325,35 @@ lane_inspect() {
     check "scores and metrics as Inspect's own functions have them" inspect_scores "$venv"
     check "requests and replies by the providers' own types" sdk_types "$venv"
     check 'answers of models elsewhere, in logs that Inspect opens' model_logs "$venv"
-    inspect_plugin "$venv"
 }
 
-# inspect_plugin VENV: the Python package, built and installed as a user does it, in the hands of Inspect.
-inspect_plugin() {
-    debian debootstrap debootstrap
-    check 'a wheel with the program inside' install_package "$1"
-    check 'the package by ruff and mypy' check_package "$1"
+# The Python package, built and installed as a user does it, in the hands of Inspect.
+lane_plugin() {
+    debian_file /usr/bin/python3 python3 && debian debootstrap debootstrap
+    debian dockerd docker.io && debian docker docker-cli && debian pgrep procps
+    local venv=$PWD/target/inspect-venv
+    check 'Inspect in an environment of its own' inspect_venv "$venv"
+    check 'a wheel with the program inside' install_package "$venv"
+    check 'the package by ruff and mypy' check_package "$venv"
     check 'images for the package' inspect_images
-    pytests 'the package against a double' in_python "$1" double -m 'not real'
-    pytests 'the package with sandboxes' in_python "$1" "$1/bin/ringfence" -m 'not double'
+    pytests 'the package against a double' in_python "$venv" "$PWD/python/tests/double.py" -m 'not real'
+    pytests 'the package with sandboxes' in_python "$venv" "$venv/bin/ringfence" -m 'not double'
+    own_docker
+    if [ -n "$docker_pid" ]; then
+        pytests "Inspect's own suite on Docker" suite_on_docker "$venv"
+    fi
+    stop_docker
+}
+
+# suite_on_docker VENV: the suite's image is one of the lane's own daemon.
+suite_on_docker() {
+    tar -C target/inspect-rootfs --one-file-system -c . |
+        in_docker docker import --change 'USER agent' --change 'WORKDIR /home/agent' - ringfence/plain || return 1
+    (
+        export TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config"
+        export RINGFENCE_TEST_PROVIDER=docker RINGFENCE_TEST_IMAGE=docker:ringfence/plain
+        in_python "$1" "$1/bin/ringfence" tests/test_self_check.py
+    )
 }
 
 # install_package VENV: the program is compiled in this workspace's own target directory. What tries it is pinned.
@@ -355,14 +373,13 @@ check_package() {
 in_python() {
     local venv=$1 program=$2
     shift 2
-    [ "$program" = double ] && program=$PWD/python/tests/double.py
     (cd python && env RINGFENCE_BINARY="$program" RINGFENCE_TEST_LAYOUT="$PWD/../target/inspect-images" \
         "$venv/bin/python" -m pytest -q -W ignore --show-capture=no -o cache_dir=../target/pytest "$@")
 }
 
 # Images for tasks of Inspect: a Debian with what its tools and the tasks of inspect_evals use. Made once for all runs of this lane.
 inspect_images() {
-    local root=$PWD/target/inspect-rootfs layout=$PWD/target/inspect-images mirror
+    local root=$PWD/target/inspect-rootfs layout=$PWD/target/inspect-images mirror user
     if [ ! -e "$root.made" ]; then
         rm -rf --one-file-system "$root"
         mirror=$(. /etc/os-release && apt-get indextargets --format '$(CODENAME) $(SITE)' 'Identifier: Packages' |
@@ -370,6 +387,12 @@ inspect_images() {
         (. /etc/os-release && debootstrap --variant=minbase --include=curl,git,procps,python-is-python3,python3,python3-pytest \
             "$VERSION_CODENAME" "$root" $mirror) >"$root.log" 2>&1 || { tail -n 20 "$root.log"; return 1; }
         rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
+        for user in agent:1000 challenge_user:1001; do
+            echo "${user%:*}:x:${user#*:}:${user#*:}::/home/${user%:*}:/bin/bash" >>"$root/etc/passwd"
+            echo "${user%:*}:x:${user#*:}:" >>"$root/etc/group"
+            mkdir -p "$root/home/${user%:*}" && chown "${user#*:}:${user#*:}" "$root/home/${user%:*}"
+        done
+        mkdir -p "$root/workspace"
         touch "$root.made"
     fi
     [ -e "$layout/index.json" ] && [ "$layout/index.json" -nt python/tests/make_image.py ] && return 0

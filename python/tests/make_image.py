@@ -15,7 +15,6 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-USERS = {"agent": 1000, "challenge_user": 1001}
 IMAGES = {
     "plain": {"User": "agent", "WorkingDir": "/home/agent"},
     "tasks": {"User": "root", "WorkingDir": "/workspace"},
@@ -30,15 +29,9 @@ def blob(layout: Path, content: bytes, kind: str) -> dict[str, Any]:
     return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
 
-def put(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+def directory(tar: tarfile.TarFile, name: str, mode: int) -> None:
     info = tarfile.TarInfo(name)
-    info.size, info.mode = len(content), mode
-    tar.addfile(info, io.BytesIO(content))
-
-
-def directory(tar: tarfile.TarFile, name: str, mode: int, owner: int = 0) -> None:
-    info = tarfile.TarInfo(name)
-    info.type, info.mode, info.uid, info.gid = tarfile.DIRTYPE, mode, owner, owner
+    info.type, info.mode = tarfile.DIRTYPE, mode
     tar.addfile(info)
 
 
@@ -55,35 +48,20 @@ def base(root: Path) -> bytes:
     return buffer.getvalue()
 
 
-def additions(root: Path) -> bytes:
-    """The users, and the directory of tasks."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        passwd, group = (root / "etc/passwd").read_text(), (root / "etc/group").read_text()
-        for name, number in USERS.items():
-            passwd += f"{name}:x:{number}:{number}::/home/{name}:/bin/bash\n"
-            group += f"{name}:x:{number}:\n"
-            directory(tar, f"home/{name}", 0o755, number)
-        put(tar, "etc/passwd", passwd.encode())
-        put(tar, "etc/group", group.encode())
-        directory(tar, "workspace", 0o755)
-    return buffer.getvalue()
-
-
-def manifest(layout: Path, name: str, layers: list[bytes], packed: list[dict[str, Any]]) -> dict[str, Any]:
-    """One image of these layers, as the index names it."""
+def manifest(layout: Path, name: str, layer: bytes, packed: dict[str, Any]) -> dict[str, Any]:
+    """One image of the layer, as the index names it."""
     config = {
         "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()],
         "os": "linux",
         "config": {**IMAGES[name], "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/bin"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
     kind = "application/vnd.oci.image.manifest.v1+json"
     content = {
         "schemaVersion": 2,
         "mediaType": kind,
         "config": blob(layout, json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
-        "layers": packed,
+        "layers": [packed],
     }
     entry = blob(layout, json.dumps(content).encode(), kind)
     return {**entry, "annotations": {"org.opencontainers.image.ref.name": name}}
@@ -92,10 +70,9 @@ def manifest(layout: Path, name: str, layers: list[bytes], packed: list[dict[str
 def main() -> None:
     root, layout = Path(sys.argv[1]), Path(sys.argv[2])
     (layout / "blobs/sha256").mkdir(parents=True, exist_ok=True)
-    layers = [base(root), additions(root)]
-    kind = "application/vnd.oci.image.layer.v1.tar+gzip"
-    packed = [blob(layout, gzip.compress(layer, 1, mtime=0), kind) for layer in layers]
-    manifests = [manifest(layout, name, layers, packed) for name in IMAGES]
+    layer = base(root)
+    packed = blob(layout, gzip.compress(layer, 1, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip")
+    manifests = [manifest(layout, name, layer, packed) for name in IMAGES]
     (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     # Last: without it there is no image.
     (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": manifests}))
