@@ -17,6 +17,8 @@ const REST: Duration = Duration::from_secs(1);
 struct Shared {
     maker: Arc<dyn Maker>,
     size: usize,
+    /// How many claims are still to be met by ones that nobody has begun to make.
+    wanted: Mutex<usize>,
     ready: Mutex<VecDeque<(Sandbox, Capture)>>,
     taken: Notify,
 }
@@ -34,9 +36,21 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Begins to prepare `size` sandboxes.
+    /// Begins to prepare `size` sandboxes, and keeps as many ready.
     pub fn new(maker: Arc<dyn Maker>, size: usize) -> Self {
-        let shared = Arc::new(Shared { maker, size, ready: Mutex::default(), taken: Notify::new() });
+        Self::expecting(maker, size, usize::MAX)
+    }
+
+    /// The same where no more than so many claims are expected. Nothing is prepared for nobody; further claims are met too,
+    /// by new ones.
+    pub fn expecting(maker: Arc<dyn Maker>, size: usize, expected: usize) -> Self {
+        let shared = Arc::new(Shared {
+            maker,
+            size,
+            wanted: Mutex::new(expected),
+            ready: Mutex::default(),
+            taken: Notify::new(),
+        });
         let filling = tokio::spawn(fill(Arc::clone(&shared)));
         Self { shared, filling }
     }
@@ -51,6 +65,7 @@ impl Pool {
                 return Ok((sandbox, capture));
             }
         }
+        self.shared.begin_one();
         self.shared.maker.make(Variant::default()).await
     }
 
@@ -76,6 +91,14 @@ impl Drop for Pool {
 }
 
 impl Shared {
+    /// One more is made; whether anybody is expected to claim it.
+    fn begin_one(&self) -> bool {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_wanted = *wanted > 0;
+        *wanted = wanted.saturating_sub(1);
+        is_wanted
+    }
+
     fn take(&self) -> Option<(Sandbox, Capture)> {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
@@ -85,7 +108,7 @@ impl Shared {
 async fn fill(shared: Arc<Shared>) {
     loop {
         let ready = shared.ready.lock().unwrap_or_else(PoisonError::into_inner).len();
-        if ready >= shared.size {
+        if ready >= shared.size || !shared.begin_one() {
             shared.taken.notified().await;
             continue;
         }
