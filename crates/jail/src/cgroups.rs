@@ -201,13 +201,11 @@ impl Parents {
     pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Group> {
         let mut group = Group { name: name.to_owned(), born_in: None, doors: Vec::new() };
         for (parent, version, controllers) in &self.parents {
-            let made = mkdirat(parent, name, Mode::from_raw_mode(0o755)).and_then(|()| {
-                openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            });
-            let written = made.map_err(io::Error::from).and_then(|directory| {
+            let made = mkdirat(parent, name, Mode::from_raw_mode(0o755));
+            let written = made.map_err(io::Error::from).and_then(|()| {
                 for controller in controllers.iter().filter(|controller| !is_unbounded(controller)) {
                     for (index, (file, value)) in limits.settings(*version, controller).iter().enumerate() {
-                        let result = write_at(&directory, file, value);
+                        let result = write_at(parent, &format!("{name}/{file}"), value);
                         // The first setting is the limit itself, and swap would be a way around it; the rest depends on
                         // how the kernel was built.
                         let needed = |file: &str| (file.contains("sw.") || file.contains("swap.")) && has_swap();
@@ -219,9 +217,12 @@ impl Parents {
                 match version {
                     Version::One => {
                         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-                        group.doors.push(openat(&directory, "tasks", flags, Mode::empty())?);
+                        group.doors.push(openat(parent, format!("{name}/tasks"), flags, Mode::empty())?);
                     }
-                    Version::Two => group.born_in = Some(directory),
+                    Version::Two => {
+                        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                        group.born_in = Some(openat(parent, name, flags, Mode::empty())?);
+                    }
                 }
                 Ok(())
             });

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{getegid, geteuid};
+use rustix::process::{getegid, geteuid, umask};
 
 use super::cradle::Cradle;
 use super::inside::Nodes;
@@ -57,6 +57,8 @@ impl Home {
     pub(super) fn make() -> Result<Self, Trouble> {
         // Whoever started us may not have: pidfds, groups and locks of many sandboxes are held here.
         raise_descriptor_limit();
+        // Layers are made with the modes that they are to have: 0755 for directories, 0644 for files.
+        umask(Mode::from_raw_mode(0o022));
         // Before the workshop hides anything: the groups are found by their paths.
         let parents = Parents::find();
         let rights = if geteuid().is_root() { Rights::Root } else { Rights::User };

@@ -9,7 +9,6 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::create::{Finished, Kind, Sandbox, begin, finish};
 use super::home::Home;
-use super::image::Bench;
 use super::prepared::Prepared;
 use super::protocol::{Changed, Reply, Request, receive_into, room, send};
 use super::{During as _, Trouble, cradle, snapshot};
@@ -27,7 +26,6 @@ pub fn main() -> ExitCode {
     let mut server = Server {
         home: Home::make(),
         sandboxes: BTreeMap::new(),
-        benches: Vec::new(),
         ended: Vec::new(),
         writers: Vec::new(),
         prepared: Prepared::default(),
@@ -74,8 +72,6 @@ pub fn main() -> ExitCode {
 struct Server {
     home: Result<Home, Trouble>,
     sandboxes: BTreeMap<u32, Sandbox>,
-    /// What roots were put together on.
-    benches: Vec<Bench>,
     /// Sandboxes without a process, whose groups are still there.
     ended: Vec<Sandbox>,
     /// Children that write archives.
@@ -147,7 +143,7 @@ impl Server {
             }
             None => None,
         };
-        let Finished { sandbox, listeners, bench } = if let Some(made) = prepared {
+        let Finished { sandbox, listeners } = if let Some(made) = prepared {
             made
         } else {
             let blank = begin(home, &kind, &spec.name)?;
@@ -155,7 +151,6 @@ impl Server {
         };
         self.prepared.note(&kind, &spec.name);
         let pid = sandbox.pid;
-        self.benches.push(bench);
         self.sandboxes.insert(spec.id, sandbox);
         Ok((Reply::Created { pid }, listeners))
     }
@@ -170,7 +165,6 @@ impl Server {
 
     /// Takes off and removes what nobody needs any more. Whoever asked has the answer by now, and does not wait for this.
     fn tidy(&mut self) {
-        self.benches.clear();
         let ended = std::mem::take(&mut self.ended);
         if !ended.is_empty() {
             self.remove_groups(&ended);
