@@ -191,7 +191,8 @@ lane_containers() {
 
 # in_docker COMMAND…: with the lane's own daemon.
 in_docker() {
-    env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config" "$@"
+    env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config" \
+        RINGFENCE_DOCKER_TCP="127.0.0.1:$(cat "$docker_place/port")" RINGFENCE_DOCKER_TLS="$docker_place/tls/client" "$@"
 }
 
 # Attacks that mean something only on the embedded engine: its helper, its images, its bounds of disks, its setuid programs; and two
@@ -236,6 +237,7 @@ own_docker() {
 }
 
 start_docker() {
+    debian openssl openssl && tls_files || return 1
     daemon overlay2 || daemon vfs
 }
 
@@ -246,19 +248,41 @@ restart_script() {
     cat <<END
 pid=\$(cat "$docker_place/pid"); kill "\$pid"
 for n in \$(seq 300); do kill -0 "\$pid" 2>/dev/null || break; sleep 0.1; done
-setsid dockerd --data-root "$docker_place/data" --exec-root "$docker_place/exec" --pidfile "$docker_place/pid" \
-    -H "unix://$docker_place/socket" --storage-driver "$driver" \
-    --bridge=none --iptables=false --ip6tables=false >>"$docker_place/log" 2>&1 </dev/null &
+setsid $(daemon_command "$driver") >>"$docker_place/log" 2>&1 </dev/null &
 for n in \$(seq 150); do docker -H "unix://$docker_place/socket" version >/dev/null 2>&1 && exit 0; sleep 0.2; done
 exit 1
 END
 }
 
-# daemon DRIVER: starts a daemon and waits until it answers, at most half a minute. It makes no network and no rules.
+# The daemon's command with this storage driver: on a socket, and as daemons elsewhere are, by TLS. It makes no network and no
+# rules.
+daemon_command() {
+    printf '%s ' dockerd --data-root "$docker_place/data" --exec-root "$docker_place/exec" --pidfile "$docker_place/pid" \
+        -H "unix://$docker_place/socket" --storage-driver "$1" --bridge=none --iptables=false --ip6tables=false \
+        -H "tcp://127.0.0.1:$(cat "$docker_place/port")" --tlsverify --tlscacert "$docker_place/tls/ca.pem" \
+        --tlscert "$docker_place/tls/server.pem" --tlskey "$docker_place/tls/server-key.pem"
+}
+
+# Certificates for the daemon and for its clients, and a port that nobody has.
+tls_files() {
+    local tls=$docker_place/tls who
+    mkdir "$tls" && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ringfence-test \
+        -keyout "$tls/ca-key.pem" -out "$tls/ca.pem" 2>/dev/null || return 1
+    for who in server client; do
+        openssl req -newkey rsa:2048 -nodes -subj "/CN=$who" -keyout "$tls/$who-key.pem" -out "$tls/$who.csr" 2>/dev/null &&
+            openssl x509 -req -in "$tls/$who.csr" -CA "$tls/ca.pem" -CAkey "$tls/ca-key.pem" -CAcreateserial -days 2 \
+                -extfile <(printf 'subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n') \
+                -out "$tls/$who.pem" 2>/dev/null || return 1
+    done
+    mkdir "$tls/client" && cp "$tls/ca.pem" "$tls/client/" && cp "$tls/client.pem" "$tls/client/cert.pem" &&
+        cp "$tls/client-key.pem" "$tls/client/key.pem" &&
+        perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport' \
+            >"$docker_place/port"
+}
+
+# daemon DRIVER: starts a daemon and waits until it answers, at most half a minute.
 daemon() {
-    dockerd --data-root "$docker_place/data" --exec-root "$docker_place/exec" --pidfile "$docker_place/pid" \
-        -H "unix://$docker_place/socket" --storage-driver "$1" \
-        --bridge=none --iptables=false --ip6tables=false >"$docker_place/log" 2>&1 &
+    $(daemon_command "$1") >"$docker_place/log" 2>&1 &
     docker_pid=$!
     local end=$((SECONDS + 30))
     while [ "$SECONDS" -lt "$end" ] && kill -0 "$docker_pid" 2>/dev/null; do
