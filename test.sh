@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak` and `containers` are run by hand. It installs what is missing, counts every
+# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak` is run by hand. It installs what is missing, counts every
 # check and test, and ends with the line `N passed, N failed`. A lane whose system is missing fails.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
+begun=()
 LANES=(lint unit sandbox egress docker serve inspect plugin verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
@@ -88,6 +89,32 @@ pytests() {
     fi
 }
 
+# begin NAME COMMAND…, then finish: tests that run at the same time, for those that wait more than they work.
+begin() {
+    local name=$1 file
+    shift
+    file=$(mktemp)
+    "$@" >"$file" 2>&1 &
+    begun+=("$! $file $name")
+}
+
+finish() {
+    local one pid file name
+    for one in "${begun[@]}"; do
+        read -r pid file name <<<"$one"
+        wait "$pid"
+        tests "$name" told "$?" "$file"
+        rm -f "$file"
+    done
+    begun=()
+}
+
+# told STATUS FILE: what a command said, and how it ended.
+told() {
+    cat "$2"
+    return "$1"
+}
+
 # debian PROGRAM PACKAGE: installs a Debian package when its program is missing and we are root.
 debian() {
     command -v "$1" >/dev/null && return 0
@@ -163,10 +190,12 @@ lane_egress() {
     check 'an internet for the tests' cargo build --release -p testnet
     tests 'that internet itself' cargo test --release -p testnet
     tests 'the gateway' cargo test --release -p egress --test gateway --test services
-    tests 'attacks and clients' cargo test --release -p ringfence --test egress
     # The same over the other capture: the guest listens, and relays.
     tests 'the gateway, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p egress --test gateway --test services
-    tests 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
+    check 'attacks, compiled' cargo test --release -p ringfence --test egress --no-run
+    begin 'attacks and clients' env RINGFENCE_ALSO_N2=1 cargo test --release -p ringfence --test egress
+    begin 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
+    finish
     if [ "$(id -u)" -eq 0 ]; then
         tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress
     fi
@@ -184,16 +213,6 @@ lane_docker() {
     own_docker
     if [ -n "$docker_pid" ]; then
         tests 'images from every source' in_docker cargo test --release -p ringfence --test sources
-    fi
-    stop_docker
-}
-
-# Sandboxes that are containers of a daemon: by hand, until it has passed on a clean clone.
-lane_containers() {
-    debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian gzip gzip
-    debian ip iproute2 && debian perl perl && debian pgrep procps && debian busybox busybox-static
-    own_docker
-    if [ -n "$docker_pid" ]; then
         check 'images for containers' docker_images
         check 'an internet for the tests' cargo build --release -p testnet
         tests 'the crate of daemons' in_docker cargo test --release -p docker
@@ -205,8 +224,10 @@ lane_containers() {
             RINGFENCE_USER=agent cargo test --release -p sandbox --test conformance container::
         tests 'attacks from inside a container' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
             cargo test --release -p sandbox --test attacks -- $(skipped)
-        tests "attacks on a container's network" in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
-            cargo test --release -p ringfence --test egress -- addresses answers bytes escapes floods http names tls
+        # One container, also without any network; and one of three services.
+        begin "attacks on a container's network" attacked RINGFENCE_ALSO_N2=1
+        begin "attacks on the network of services" attacked RINGFENCE_SERVICES=3
+        finish
     fi
     stop_docker
 }
@@ -215,6 +236,12 @@ lane_containers() {
 in_docker() {
     env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config" \
         RINGFENCE_DOCKER_TCP="127.0.0.1:$(cat "$docker_place/port")" RINGFENCE_DOCKER_TLS="$docker_place/tls/client" "$@"
+}
+
+# attacked SETTING: attacks on the network of containers.
+attacked() {
+    in_docker env "$1" RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
+        cargo test --release -p ringfence --test egress -- addresses answers bytes escapes floods http names tls
 }
 
 # Attacks that mean something only on the embedded engine: its helper, its images, its bounds of disks, its setuid programs; and two
