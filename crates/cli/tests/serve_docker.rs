@@ -210,8 +210,8 @@ fn services_end_with_their_session_and_with_the_server() {
     let mut server = Server::socket(&[]);
     let session = server.post("/v1/sessions", &json!({})).ok(201)["session"].as_str().unwrap().to_owned();
     let mut held = server.at.connect();
-    let head = server.at.head("GET", &format!("/v1/sessions/{session}/hold"), &[]);
-    held.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+    let request = server.at.head("GET", &format!("/v1/sessions/{session}/hold"), &[]);
+    held.write_all(format!("{request}\r\n").as_bytes()).unwrap();
     held.read_exact(&mut [0; 12]).unwrap();
     let headers = [("Ringfence-Session", session.as_str())];
     server.at.request("POST", "/v1/sandboxes", &headers, wish(SERVICES).to_string().as_bytes()).ok(201);

@@ -23,8 +23,10 @@ pub const KEPT: [&str; 10] = [
     "SETPCAP",
     "SETUID",
 ];
-/// Rights of the entry process alone: it makes rules and routes with it.
+/// A right of the entry process alone: it makes rules and routes with it.
 const OF_THE_ENTRY: &str = "NET_ADMIN";
+/// Another, where privileges may be gained: a filter is loaded with it then.
+const OF_THE_ENTRY_BEFORE_SETUID: &str = "SYS_ADMIN";
 
 /// How what the entry process needs comes into a container.
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +102,8 @@ pub struct Request {
     pub network: Network,
     /// The Engine's name of a runtime; `None` for its default.
     pub runtime: Option<String>,
+    /// Whether setuid programs work: root inside then keeps no more than it has otherwise.
+    pub allow_setuid: bool,
     /// Whether nothing but mounts and memory file systems can be written.
     pub read_only: bool,
     /// File systems in memory: where, with which options.
@@ -142,6 +146,7 @@ impl Request {
             mounts: Vec::new(),
             network: Network::Captured,
             runtime: None,
+            allow_setuid: false,
             read_only: false,
             tmpfs: BTreeMap::new(),
             shared_memory: None,
@@ -168,7 +173,7 @@ impl Request {
                 Network::Captured => enter::Capturing::Passed(format!("{inside}/socket").into()),
                 Network::Relayed => enter::Capturing::Relayed,
             },
-            allow_setuid: false,
+            allow_setuid: self.allow_setuid,
             writes_outside: self.mounts.iter().any(|mount| mount.writable),
             guest: format!("{programs}/guest").into(),
         };
@@ -218,6 +223,8 @@ impl Request {
             hard: Some(*hard),
         });
         let settings = self.is_captured().then(settings);
+        let entry: &[&str] =
+            if self.allow_setuid { &[OF_THE_ENTRY, OF_THE_ENTRY_BEFORE_SETUID] } else { &[OF_THE_ENTRY] };
         HostConfig {
             network_mode: Some("none".into()),
             // Nothing of the control stream is written to a disk.
@@ -226,8 +233,8 @@ impl Request {
             privileged: Some(false),
             init: Some(false),
             cap_drop: texts(&["ALL"]),
-            cap_add: texts(&[&KEPT[..], &[OF_THE_ENTRY]].concat()),
-            security_opt: texts(&["no-new-privileges"]),
+            cap_add: texts(&[&KEPT[..], entry].concat()),
+            security_opt: texts(if self.allow_setuid { &[] } else { &["no-new-privileges"] }),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
             ipc_mode: Some("private".into()),
             memory,

@@ -111,6 +111,7 @@ pub(super) fn kind(asked: &Request, plan: &Plan, image: &AtDaemon) -> Result<Doc
         mounts: container::mounts(asked)?,
         network: if network::is_captured(plan) { Captured } else { Loopback },
         runtime: plan.runtime.as_ref().map(|runtime| runtime.0.clone()),
+        allow_setuid: plan.allow_setuid,
         ..docker::Request::of(&image.local.id)
     };
     Ok(Docker { endpoint: image.endpoint.clone(), patience: Patience::default(), request, copies_programs: false })

@@ -16,23 +16,23 @@ pub(super) fn of(
     document: &mut Document,
     (profile, provider): (Option<Profile>, Option<Provider>),
 ) -> Result<Option<Services>, Obstacle> {
-    let mut with = document.clone();
+    let mut own = document.clone();
     // What services may reach is at most what the agent may: by the profile in force, not by the one that it replaces.
     if let Some(profile) = profile {
-        with.profile.value = profile;
+        own.profile.value = profile;
     }
     let found = match wish.compose.as_ref().map(|compose| (&compose.file, &compose.text, &compose.directory)) {
         Some((_, Some(text), Some(directory))) => {
             only_docker(provider)?;
-            Services::of_text(&mut with, text, Path::new(directory)).map(Some)
+            Services::of_text(&mut own, text, Path::new(directory)).map(Some)
         }
         Some((Some(file), ..)) => {
             only_docker(provider)?;
-            Services::of(&mut with, Some(Path::new(file)), provider)
+            Services::of(&mut own, Some(Path::new(file)), provider)
         }
         _ => {
-            seen_from_somewhere(&with)?;
-            Services::of(&mut with, None, provider)
+            seen_from_somewhere(&own)?;
+            Services::of(&mut own, None, provider)
         }
     };
     let services = found.map_err(|obstacle| match obstacle {

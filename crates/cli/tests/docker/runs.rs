@@ -31,6 +31,34 @@ fn the_image_says_who_runs_where_with_what() {
 }
 
 #[test]
+fn setuid_programs_work_only_where_a_document_allows_it_and_root_gains_nothing() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    // Root's own capabilities, then those of a plain user who becomes root: numbers, so that more of them is seen.
+    let script = "grep -E 'CapBnd|Seccomp:' /proc/self/status; cp /usr/bin/grep /srv/grep; chmod 4755 /srv/grep; \
+                  setpriv --reuid 1000 --regid 1000 --clear-groups /srv/grep -E 'Uid|CapEff' /proc/self/status; unshare -Ur true || echo refused";
+    let said = |allowed: bool| {
+        let document = place.path().join("document.yaml");
+        let text = format!("profile: T0.H1.N2\nsandbox: docker\nimage: {DEBIAN}\nallow_setuid: {allowed}\napproval: ci\n");
+        std::fs::write(&document, text).unwrap();
+        let arguments = ["run", "--pull", "never", "--profile", document.to_str().unwrap(), "--", "sh", "-c", script];
+        let (code, out, err) = common::ringfence(place.path(), &arguments);
+        assert_eq!(code, 0, "{err}");
+        out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let (without, with) = (said(false), said(true));
+    assert_eq!(without[..2], with[..2], "as much as ever is kept, and the filter");
+    assert!(without[0].starts_with("CapBnd: ") && without[1] == "Seccomp: 2", "{without:?}");
+    assert_eq!(without[2], "Uid: 1000 1000 1000 1000");
+    assert_eq!(with[2], "Uid: 1000 0 0 0");
+    assert_eq!(with[3].trim_start_matches("CapEff: "), with[0].trim_start_matches("CapBnd: "));
+    assert_eq!((without[4].as_str(), with[4].as_str()), ("refused", "refused"), "no user namespaces either");
+    let document = place.path().join("document.yaml");
+    let (code, out, err) = common::ringfence(place.path(), &["--json", "verify", document.to_str().unwrap()]);
+    assert_eq!(code, 0, "{err} {out}");
+}
+
+#[test]
 fn an_image_of_one_static_program_runs_it() {
     let _among = among();
     let place = tempfile::tempdir().unwrap();

@@ -164,14 +164,16 @@ fn runtime_conflict(document: &Document, provider: Provider) -> Option<Unmet> {
     })
 }
 
-/// Only where a user namespace of its own makes root inside nobody outside may programs become root inside.
+/// Only where what root inside can do is bounded anyway may programs become root inside.
 fn setuid_conflict(document: &Document, provider: Provider) -> Option<Unmet> {
-    let place = document.allow_setuid.filter(|_| provider != Provider::Container)?;
-    let reason =
-        format!("`allow_setuid` needs a user namespace of the sandbox's own, and `sandbox: {provider}` promises none");
+    let bounded = matches!(provider, Provider::Container | Provider::Docker);
+    let place = document.allow_setuid.filter(|_| !bounded)?;
+    let reason = format!(
+        "`allow_setuid` needs a sandbox that bounds what root inside can do, and `sandbox: {provider}` promises nothing of it"
+    );
     Some(
         Unmet::new(Cause::Contradiction, "allow_setuid", reason)
-            .hint("use sandbox: container, or remove it")
+            .hint("use sandbox: container or docker, or remove it")
             .at(Some(place)),
     )
 }

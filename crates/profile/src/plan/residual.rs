@@ -45,9 +45,11 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
         }
     }
     if plan.allow_setuid {
+        // Who that root is outside is a residual of its own where it is not nobody.
+        let outside = if plan.provider == Provider::Container { ", which is nobody outside" } else { "" };
         all.push(residual(
             "setuid_programs",
-            "setuid programs work inside: a plain user there can become root there, which is nobody outside",
+            format!("setuid programs work inside: a plain user there can become root there{outside}"),
         ));
     }
     if let Some(config) = &plan.provider_config {
