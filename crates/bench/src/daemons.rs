@@ -29,6 +29,8 @@ const EXEC: &str = "ringfence exec in a container";
 const API_CREATE: &str = "docker API create + start";
 const CREATE: &str = "ringfence create at N2";
 const CLAIM: &str = "ringfence claim from the pool";
+/// How long the machine rests between the two.
+const REST: Duration = Duration::from_millis(200);
 /// Sandboxes that wait.
 const POOLED: usize = 2;
 /// The longest time that a pool may take.
@@ -54,10 +56,14 @@ pub(crate) async fn compare(extent: Extent) -> Result<Report, Box<dyn Error>> {
     for _ in 0..extent.rounds {
         full(&pool).await?;
         let [api_execs, execs, api_creates, creates, claims] = &mut rows;
+        // The daemon goes on working after its answer: what comes next is not to pay for that.
         for _ in 0..extent.execs {
             let start = Instant::now();
             exec(&client, &plain).await?;
             api_execs.times.push(start.elapsed());
+        }
+        tokio::time::sleep(REST).await;
+        for _ in 0..extent.execs {
             let start = Instant::now();
             run_true(&live).await?;
             execs.times.push(start.elapsed());
@@ -81,8 +87,7 @@ pub(crate) async fn compare(extent: Extent) -> Result<Report, Box<dyn Error>> {
     let mut report = Report::new("what", Unit::Millis, rows.into());
     report.compare(API_EXEC, EXEC, "floor ≥ 40, target ≥ 80");
     report.compare(CREATE, API_CREATE, "floor ≤ 1.3");
-    report.compare(CREATE, CLAIM, "floor ≥ 20");
-    report.compare(API_CREATE, CLAIM, "");
+    report.compare(API_CREATE, CLAIM, "floor ≥ 20");
     Ok(report)
 }
 

@@ -99,7 +99,7 @@ pub(crate) struct Running {
     /// Samples at the same time; 10 unless it is said
     #[arg(long, value_name = "N")]
     pub(crate) max_samples: Option<usize>,
-    /// Sandboxes at the same time; as many as samples unless it is said
+    /// Sandboxes that samples have at the same time (up to 4 more are prepared); as many as samples unless it is said
     #[arg(long, value_name = "N")]
     pub(crate) max_sandboxes: Option<usize>,
     /// Where logs go; the directory `logs`, or the earlier log's, unless it is said

@@ -1,7 +1,7 @@
 //! The runs of this user that have containers at some daemon: a private directory each, with a lock that dies with its
 //! runner.
 //!
-//! Always the same place, whatever `TMPDIR` says: whoever cleans up must find the locks of those who live.
+//! Always the same place for a user, whatever `TMPDIR` says: whoever cleans up must find the locks of those who live.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -20,14 +20,19 @@ pub(crate) struct Place {
     _lock: File,
 }
 
+/// Root's is where nobody else can be first; users have no place on every machine that a daemon can show to containers too.
+fn place_of(uid: u32) -> PathBuf {
+    if uid == 0 { "/var/lib/ringfence-docker".into() } else { format!("/var/tmp/ringfence-docker-{uid}").into() }
+}
+
 fn base() -> io::Result<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
-    let base = PathBuf::from(format!("/var/tmp/ringfence-docker-{uid}"));
+    let base = place_of(uid);
     private(&base)?;
     // In a directory that everybody may write to, somebody else may have been first.
     let metadata = fs::symlink_metadata(&base)?;
     if !metadata.is_dir() || metadata.uid() != uid || metadata.mode() & 0o077 != 0 {
-        let why = format!("{} is not a private directory of ours", base.display());
+        let why = format!("{} is not a private directory of ours: have whoever made it remove it", base.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(base)

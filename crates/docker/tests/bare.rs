@@ -110,6 +110,7 @@ async fn programs_that_are_copied_in_leave_nothing_behind() {
 
 #[tokio::test]
 async fn the_network_of_a_container_elsewhere_is_relayed() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     // As at a daemon on another machine: no descriptor and no file of this one.
     let mut kind = kind("ringfence/static").await;
     kind.request.network = sandbox::Network::Relayed;
@@ -118,7 +119,9 @@ async fn the_network_of_a_container_elsewhere_is_relayed() {
     let Capture::Relayed(relay) = capture else { unreachable!("another capture") };
     let accepted = async {
         let mut arrived = relay.accept().await.unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut arrived.connection, b"from outside").await.unwrap();
+        arrived.connection.write_all(b"from outside").await.unwrap();
+        arrived.connection.shutdown().await.unwrap();
+        arrived.connection.read_to_end(&mut Vec::new()).await.unwrap();
         arrived.to
     };
     let connect = exec(&sandbox, &["/busybox", "nc", "-w", "5", "93.184.215.10", "80"]);
@@ -126,4 +129,34 @@ async fn the_network_of_a_container_elsewhere_is_relayed() {
     assert_eq!(to, Some("93.184.215.10:80".parse().unwrap()));
     assert!(said.unwrap().stdout.starts_with(b"from outside"));
     sandbox.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pool_gives_each_container_once_and_removes_the_rest() {
+    let mut kind = kind("ringfence/debian").await;
+    kind.request.network = sandbox::Network::Loopback;
+    let run = format!("pooled-{}", std::process::id());
+    let engine = Engine::connect(kind.endpoint.clone(), Patience::default()).await.unwrap();
+    let pool = sandbox::Pool::new(kind.start(&run).await.unwrap(), 2);
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_mins(1);
+    for round in 0..4 {
+        while pool.ready() < 2 {
+            assert!(tokio::time::Instant::now() < deadline, "the pool does not fill");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        let (sandbox, _capture) = pool.claim().await.unwrap();
+        let script = "cat /tmp/mark /srv/mark 2>/dev/null; pgrep -c sleep; echo used | tee /tmp/mark >/srv/mark; (setsid sleep 100 >/dev/null 2>&1 &)";
+        let seen = exec(&sandbox, &["sh", "-c", script]).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&seen.stdout), "0\n", "round {round}: nobody had it before");
+        sandbox.stop().await.unwrap();
+    }
+    pool.close().await.unwrap();
+    // One may be under way when the pool closes: it is removed with its maker's last hold.
+    for _ in 0..200 {
+        if !engine.leftovers().await.unwrap().iter().any(|one| one.run == run) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(!engine.leftovers().await.unwrap().iter().any(|one| one.run == run), "a container is left");
 }

@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::gateway::{Lost, Settings};
 use crate::link::{Asking, Comes, FromGateway, Inbox, Rules, ToGateway, send};
-use crate::neighbours::Neighbour;
+use crate::neighbours::{Neighbour, Neighbourhood};
 use crate::process::PROCESS;
+use crate::reaching::Board;
 use crate::record::{Counters, Record};
 use crate::served::{Asked, Decider, Decisions};
 use crate::switchboard::Neighbours;
@@ -76,7 +77,7 @@ pub(crate) struct Shared {
     writing: AsyncMutex<()>,
     waiting: Mutex<Waiting>,
     /// Who connects to whose neighbours.
-    neighbours: Mutex<HashMap<u32, Arc<dyn Neighbours>>>,
+    neighbours: Mutex<HashMap<u32, Board>>,
     pub(crate) lines: Semaphore,
     /// Relayed connections and questions have numbers of one row.
     relayed: AtomicU64,
@@ -141,17 +142,7 @@ impl GatewayProcess {
         sandbox::keep_descriptors_back(&mut command);
         let child = command.spawn().map_err(GatewayError::Start)?;
         let stream = ours.set_nonblocking(true).and_then(|()| UnixStream::from_std(ours));
-        let shared = Arc::new(Shared {
-            stream: stream.map_err(GatewayError::Start)?,
-            writing: AsyncMutex::default(),
-            waiting: Mutex::default(),
-            neighbours: Mutex::default(),
-            lines: Semaphore::new(MAX_LINES),
-            relayed: AtomicU64::new(1),
-            connections: Mutex::default(),
-            relays: Mutex::default(),
-            ended: CancellationToken::new(),
-        });
+        let shared = Arc::new(Shared::over(stream.map_err(GatewayError::Start)?));
         let (notices, received) = mpsc::unbounded_channel();
         let asking = if decider.is_some() { Asking::Wanted } else { Asking::Unwanted };
         let (ready, started) = oneshot::channel();
@@ -180,7 +171,8 @@ impl GatewayProcess {
         through: Arc<dyn Neighbours>,
     ) -> Result<Attachment, GatewayError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.shared.neighbours().insert(id, through);
+        let known = Arc::new(Neighbourhood::new(neighbours.clone()).map_err(GatewayError::Refused)?);
+        self.shared.neighbours().insert(id, Board { known, through });
         let attached = self.attach_as(id, name, egress, capture, neighbours).await;
         if attached.is_err() {
             self.shared.neighbours().remove(&id);
@@ -274,11 +266,25 @@ impl Drop for GatewayProcess {
 }
 
 impl Shared {
+    pub(crate) fn over(stream: UnixStream) -> Self {
+        Self {
+            stream,
+            writing: AsyncMutex::default(),
+            waiting: Mutex::default(),
+            neighbours: Mutex::default(),
+            lines: Semaphore::new(MAX_LINES),
+            relayed: AtomicU64::new(1),
+            connections: Mutex::default(),
+            relays: Mutex::default(),
+            ended: CancellationToken::new(),
+        }
+    }
+
     fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn neighbours(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Arc<dyn Neighbours>>> {
+    pub(crate) fn neighbours(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Board>> {
         self.neighbours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -92,13 +92,13 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// `kind` is of sandboxes that an engine makes; at most `most` sandboxes exist at the same time.
+    /// `making` is of sandboxes that an engine makes; samples have at most `most` at the same time, and `warm` more wait.
     pub(crate) async fn open(
         plan: Arc<Plan>,
         run: &str,
         making: Option<Making>,
         most: usize,
-        warm: usize,
+        (warm, expected): (usize, usize),
         (settings, asking): (egress::Settings, bool),
     ) -> Result<Self, PlaceError> {
         let kind = match (plan.provider, making) {
@@ -111,7 +111,7 @@ impl Places {
             (_, Some(Making::One(kind))) => {
                 let maker = kind.start(run).await?;
                 let network = if kind.is_captured() { Some(Network::start(settings, asking).await?) } else { None };
-                let pool = Pool::new(Arc::clone(&maker), warm.min(most));
+                let pool = Pool::expecting(Arc::clone(&maker), warm.min(most), expected);
                 Kind::Made(Box::new(Engine { maker, pool, network }))
             }
             (provider, None) => return Err(PlaceError::NotBuilt(provider)),

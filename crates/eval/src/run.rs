@@ -221,7 +221,7 @@ pub async fn evaluate(
         let warm = most.min(total).min(4);
         let run = format!("eval-{}-{}", std::process::id(), &eval_id[..8]);
         let making = job.services.map(Making::Several).or(job.kind.map(Making::One));
-        Some(Places::open(Arc::clone(&plan), &run, making, most, warm, (settings, asking.is_some())).await?)
+        Some(Places::open(Arc::clone(&plan), &run, making, most, (warm, total), (settings, asking.is_some())).await?)
     } else {
         None
     };

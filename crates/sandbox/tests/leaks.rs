@@ -96,6 +96,18 @@ async fn many_execs_and_many_sandboxes_leave_nothing() {
     }
     assert_eq!(pool.ready(), 4, "and no more");
     pool.close().await.unwrap();
+    // Where two are expected, no third is prepared; a third that is claimed is made.
+    let pool = Pool::expecting(engine.maker(request()), 4, 2);
+    while pool.ready() < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    for left in [1, 0, 0] {
+        let (sandbox, _) = pool.claim().await.unwrap();
+        assert_eq!(exec(&sandbox, command(&["true"])).await.unwrap().outcome, Outcome::Exited(0));
+        sandbox.stop().await.unwrap();
+        assert_eq!(pool.ready(), left, "nothing is prepared for nobody");
+    }
+    pool.close().await.unwrap();
     assert_eq!(state(&engine).await, before, "after a pool");
 
     // An image whose /proc is a file fails late: in its groups, with its mounts.

@@ -71,7 +71,10 @@ pub(super) fn open_image(
     }
     let image = images::open(name).map_err(OpenError::Image)?;
     let base = image.image.base.as_ref().map(|base| format!("+{base}")).unwrap_or_default();
-    let pinned = if name.contains("@sha256:") { name.to_owned() } else { format!("{name}@{}", image.image.digest) };
+    // A path may contain anything: only a name can have a digest of its own.
+    let is_path = name.starts_with("oci:") || name.starts_with("archive:");
+    let stated = !is_path && name.rsplit_once('@').is_some_and(|(_, digest)| digest.starts_with("sha256:"));
+    let pinned = if stated { name.to_owned() } else { format!("{name}@{}", image.image.digest) };
     Ok((Some(format!("{pinned}{base}")), Some(Found::Stored(image))))
 }
 

@@ -51,8 +51,10 @@ pub(super) fn open_image(reference: &str, pull: Pull) -> Result<(String, AtDaemo
 
 /// A name with what it means now.
 pub(super) fn pinned(reference: &str, id: &str) -> String {
+    // A directory may be called anything: only a name can have a digest of its own.
+    let stated = reference.rsplit_once('@').is_some_and(|(_, digest)| digest.starts_with("sha256:"));
     match reference {
-        _ if reference.contains("@sha256:") => reference.to_owned(),
+        _ if stated && Build::parse(reference).is_none() => reference.to_owned(),
         // Its own id is no name of its own.
         _ if id.ends_with(reference.trim_start_matches("sha256:")) => format!("image@{id}"),
         _ => format!("{reference}@{id}"),
@@ -112,4 +114,19 @@ pub(super) fn kind(asked: &Request, plan: &Plan, image: &AtDaemon) -> Result<Doc
         ..docker::Request::of(&image.local.id)
     };
     Ok(Docker { endpoint: image.endpoint.clone(), patience: Patience::default(), request, copies_programs: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pinned;
+
+    #[test]
+    fn a_pin_is_what_the_daemon_has_and_never_part_of_a_path() {
+        let (id, other) = (format!("sha256:{}", "a".repeat(64)), format!("sha256:{}", "b".repeat(64)));
+        assert_eq!(pinned("debian:12", &id), format!("debian:12@{id}"));
+        assert_eq!(pinned(&format!("debian@{other}"), &id), format!("debian@{other}"));
+        assert_eq!(pinned(&id, &id), format!("image@{id}"));
+        let directory = format!("build:/srv/x@{other}");
+        assert_eq!(pinned(&directory, &id), format!("{directory}@{id}"));
+    }
 }

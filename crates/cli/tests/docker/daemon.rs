@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use crate::common;
@@ -13,10 +13,16 @@ pub(crate) const DEBIAN: &str = "ringfence/debian";
 pub(crate) const PLAIN: &str = "ringfence/plain";
 pub(crate) const STATIC: &str = "ringfence/static";
 
+static DAEMON: RwLock<()> = RwLock::new(());
+
 /// Tests that look at all containers of the daemon have it for themselves.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    DAEMON.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tests that make containers and look at their own only.
+pub(crate) fn among() -> RwLockReadGuard<'static, ()> {
+    DAEMON.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The client of the daemon that the lane started; never of one that the machine has.

@@ -1,11 +1,12 @@
 //! `sandbox: docker` in tasks: phases share a container, and nothing of one lives on in the next.
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::common::evaluation::{dump, ended, write};
-use crate::daemon::{DEBIAN, alone};
+use crate::daemon::{DEBIAN, alone, docker};
 
 #[test]
 fn a_phase_leaves_no_process_behind() {
@@ -66,22 +67,40 @@ dataset:
 "
     );
     for number in 0..count {
-        // Each waits until all are there: nobody ends before the last has begun.
+        // Each waits for a file that nobody gets before all are there.
         writeln!(
             task,
-            "  - id: s{number}\n    input: Go on.\n    target: done\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: 'curl -s -m 5 http://192.0.2.1/ || echo refused; sleep 20'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
+            "  - id: s{number}\n    input: Go on.\n    target: done\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: 'curl -s -m 5 http://192.0.2.1/ || echo refused; for n in $(seq 2400); do [ -e /go ] && exit; sleep 0.1; done'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
         )
         .unwrap();
     }
     let path = write(place.path(), "many.yaml", &task);
     let most = count.to_string();
     let arguments = [path.as_str(), "--max-samples", &most, "--max-sandboxes", &most, "--dns-upstream", "127.0.0.1:9"];
-    let (code, result, err) = ended(place.path(), &arguments);
+    let ((code, result, err), most) = std::thread::scope(|scope| {
+        let released = scope.spawn(|| release(count));
+        (ended(place.path(), &arguments), released.join().unwrap())
+    });
     assert_eq!(code, 0, "{err} {result}");
+    assert_eq!(most, count, "so many at the same time");
     let log = dump(place.path(), result["log"].as_str().or(result["logs"][0].as_str()).unwrap());
     let samples = log["samples"].as_array().unwrap();
     assert_eq!(samples.len(), count);
     let refused = |sample: &&Value| sample["messages"].to_string().contains("refused");
     assert_eq!(samples.iter().filter(refused).count(), count);
-    crate::daemon::gone(std::time::Duration::from_mins(1));
+    crate::daemon::gone(Duration::from_mins(1));
+}
+
+/// Waits, at most two minutes, until so many of ours run, and lets them go on; returns how many ran.
+fn release(count: usize) -> usize {
+    let deadline = Instant::now() + Duration::from_mins(2);
+    let mut running = Vec::new();
+    while running.len() < count && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(200));
+        running = docker(&["ps", "--quiet", "--filter", "label=ringfence.run"]).lines().map(str::to_owned).collect();
+    }
+    for container in &running {
+        docker(&["exec", container, "touch", "/go"]);
+    }
+    running.len()
 }

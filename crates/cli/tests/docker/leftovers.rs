@@ -23,6 +23,15 @@ impl Drop for Runner {
     }
 }
 
+/// A container made by hand that a failing test does not leave behind.
+struct Made(String);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("docker").args(["rm", "--force", &self.0]).output();
+    }
+}
+
 /// A runner with a container that does nothing for long; returns when it runs.
 fn runner(place: &std::path::Path) -> Runner {
     let mut command = common::command(place);
@@ -68,7 +77,7 @@ fn killed_runners_leave_nothing_and_others_are_untouched() {
     gone(Duration::from_secs(20));
     assert!(docker(&["ps", "--quiet", "--no-trunc"]).contains(&foreign));
     docker(&["rm", "--force", &foreign]);
-    let places = std::fs::read_dir(format!("/var/tmp/ringfence-docker-{}", rustix::process::geteuid().as_raw()));
+    let places = std::fs::read_dir("/var/lib/ringfence-docker");
     let left: Vec<_> = places.unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -84,12 +93,15 @@ fn only_what_nobody_needs_is_removed() {
     let made = |run: &str, owner: &str, lease: &str| {
         let label = |name: &str, value: &str| format!("--label=ringfence.{name}={value}");
         let labels = [label("run", run), label("owner", owner), label("lease", lease)];
-        docker(&["create", "--network", "none", &labels[0], &labels[1], &labels[2], DEBIAN, "true"])
+        let name = if run == "unnamed" { "other".to_owned() } else { format!("ringfence-{run}-1") };
+        Made(docker(&["create", "--network=none", "--name", &name, &labels[0], &labels[1], &labels[2], DEBIAN, "true"]))
     };
     let dead = made("gone-1", &owner, "99999999999");
     let elsewhere = made("theirs-1", "somebody", "99999999999");
     let expired = made("theirs-2", "somebody", "1");
     let unreadable = made("theirs-3", "somebody", "soon");
+    // Labels may be an image's own; without a name of ours it is not ours.
+    let unnamed = made("unnamed", &owner, "1");
     let (code, out, err) = common::ringfence(place.path(), &["--json", "sandbox", "list", "--provider", "docker"]);
     assert_eq!(code, 0, "{err}");
     for state in ["\"runs\"", "\"left behind\"", "\"expired\"", "\"somebody else's\""] {
@@ -98,9 +110,9 @@ fn only_what_nobody_needs_is_removed() {
     let said = clean_up(place.path());
     assert_eq!(said.matches("removed").count(), 2, "{said}");
     let left = ours();
-    assert!(!left.contains(&dead) && !left.contains(&expired), "{left:?}");
-    assert!([&mine[0], &elsewhere, &unreadable].iter().all(|id| left.contains(id)), "{left:?}");
-    docker(&["rm", "--force", &elsewhere, &unreadable]);
+    assert!(!left.contains(&dead.0) && !left.contains(&expired.0), "{left:?}");
+    assert!([&mine[0], &elsewhere.0, &unreadable.0, &unnamed.0].iter().all(|id| left.contains(id)), "{left:?}");
+    drop([elsewhere, unreadable, unnamed]);
     living.kill();
     gone(Duration::from_secs(20));
 }

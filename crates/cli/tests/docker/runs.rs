@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common;
-use crate::daemon::{DEBIAN, PLAIN, STATIC, docker, run};
+use crate::daemon::{DEBIAN, PLAIN, STATIC, among, docker, run};
 
 #[test]
 fn a_command_runs_with_its_own_exit_code_and_streams() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let (code, out, err) = run(place.path(), DEBIAN, &[], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
     assert_eq!((code, out.as_str()), (7, "out\n"), "{err}");
@@ -20,6 +21,7 @@ fn a_command_runs_with_its_own_exit_code_and_streams() {
 
 #[test]
 fn the_image_says_who_runs_where_with_what() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let (code, out, err) = run(place.path(), PLAIN, &[], &[]);
     assert_eq!((code, out.as_str()), (0, "said 1000 /srv there\n"), "{err}");
@@ -30,6 +32,7 @@ fn the_image_says_who_runs_where_with_what() {
 
 #[test]
 fn an_image_of_one_static_program_runs_it() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let (code, out, err) = run(place.path(), STATIC, &[], &["/busybox", "echo", "alone"]);
     assert_eq!((code, out.as_str()), (0, "alone\n"), "{err}");
@@ -39,6 +42,7 @@ fn an_image_of_one_static_program_runs_it() {
 
 #[test]
 fn mounts_are_read_only_unless_they_are_granted() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let data = tempfile::tempdir().unwrap();
     std::fs::write(data.path().join("file"), "there").unwrap();
@@ -57,6 +61,7 @@ fn mounts_are_read_only_unless_they_are_granted() {
 
 #[test]
 fn the_plan_names_the_image_by_its_id() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let id = docker(&["image", "inspect", "--format", "{{.Id}}", DEBIAN]);
     let (code, out, err) = common::ringfence(
@@ -69,6 +74,7 @@ fn the_plan_names_the_image_by_its_id() {
 }
 
 fn proven(profile: &str, image: &str) {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let (code, out, err) =
         common::ringfence(place.path(), &["--json", "verify", "--provider", "docker", "--image", image, profile]);
@@ -98,6 +104,7 @@ fn verify_passes_in_an_image_of_one_program() {
 
 #[test]
 fn an_image_is_built_of_a_directory() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().join("context");
     std::fs::create_dir(&directory).unwrap();
@@ -114,6 +121,7 @@ fn an_image_is_built_of_a_directory() {
 
 #[test]
 fn a_host_service_on_every_address_is_not_reached_and_lookups_stay_inside() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let listener = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::common;
 use crate::common::evaluation::{dump, ended, write};
-use crate::daemon::{DEBIAN, STATIC, alone, docker, gone, ours};
+use crate::daemon::{DEBIAN, STATIC, alone, among, docker, gone, ours};
 
 /// A web server that begins when its page is there, a database that answers on one port, somebody on no network at all, and
 /// the agent. The page comes by a volume, from a service that ends.
@@ -208,6 +208,7 @@ fn a_service_that_dies_later_is_told_and_one_that_may_is_started_again() {
 
 #[test]
 fn what_the_profile_forbids_is_refused_before_anything_starts() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let refused = |service: &str| {
         composed(place.path(), &format!("services: {{agent: {{image: {STATIC}, {service}}}}}\n"));
@@ -348,6 +349,7 @@ fn killed_runners_leave_no_service_and_no_volume() {
 
 #[test]
 fn the_plan_shows_every_service_and_what_is_left_out() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     composed(place.path(), &three("container_name: mine"));
     let document = "profile: T0.H1.N1\nsandbox: [docker, compose.yaml]\napproval: ci\nnetwork: {allow_domains: [listed.example]}\n";
@@ -372,6 +374,7 @@ fn the_plan_shows_every_service_and_what_is_left_out() {
 
 #[test]
 fn a_document_states_services_of_its_own() {
+    let _among = among();
     let place = tempfile::tempdir().unwrap();
     let context = place.path().join("served");
     std::fs::create_dir(&context).unwrap();

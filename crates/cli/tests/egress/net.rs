@@ -18,7 +18,11 @@ pub(crate) struct Net {
     user: Option<u32>,
     /// The daemon and the image of containers, where sandboxes are Docker's.
     docker: Option<(String, String)>,
+    /// A Compose file of three services of that image, where the probes are to run in one of these.
+    compose: Option<PathBuf>,
     capture: String,
+    /// Whether every probe is tried without any network first.
+    also_without: bool,
 }
 
 /// How a run ended.
@@ -61,6 +65,23 @@ send($s, pack('H*', $hex), 0) // print "not sent: $!\n";
 if (IO::Select->new($s)->can_read(1)) { recv($s, my $part, 4096, 0); print unpack 'H*', $part }
 "#;
 
+/// The probes' own service, one that it may reach, and one that listens to nobody.
+const SERVICES: &str = r#"
+services:
+  agent:
+    image: IMAGE
+    x-default: true
+    init: true
+    command: sleep infinity
+  web:
+    image: IMAGE
+    command: ["perl", "-MIO::Socket::INET", "-e", "my $$l = IO::Socket::INET->new(LocalPort => 8080, Listen => 9) or die; while (my $$c = $$l->accept) { print $$c 'hello' }"]
+    expose: [8080]
+  db:
+    image: IMAGE
+    command: sleep infinity
+"#;
+
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
@@ -101,7 +122,16 @@ impl Net {
         let docker = std::env::var("RINGFENCE_PROVIDER").is_ok_and(|provider| provider == "docker");
         let docker = docker.then(|| ["DOCKER_HOST", "RINGFENCE_IMAGE"].map(|name| std::env::var(name).unwrap()).into());
         let capture = std::env::var("RINGFENCE_CAPTURE").unwrap_or_else(|_| "passed".into());
-        Self { testnet, directory, ringfence, user, docker, capture }
+        let compose = match (&docker, std::env::var_os("RINGFENCE_SERVICES")) {
+            (Some((_, image)), Some(_)) => {
+                let path = directory.path().join("compose.yaml");
+                write(&path, &SERVICES.replace("IMAGE", image));
+                Some(path)
+            }
+            _ => None,
+        };
+        let also_without = std::env::var_os("RINGFENCE_ALSO_N2").is_some();
+        Self { testnet, directory, ringfence, user, docker, compose, capture, also_without }
     }
 
     pub(crate) fn www(&self) -> PathBuf {
@@ -125,7 +155,11 @@ impl Net {
         ringfence.args(["run", "--timeout", "60", "--capture", &self.capture, "--dns-upstream", upstream]);
         ringfence.arg("--network-log").arg(log);
         if let Some((daemon, image)) = &self.docker {
-            ringfence.env("DOCKER_HOST", daemon).args(["--provider", "docker", "--pull", "never", "--image", image]);
+            ringfence.env("DOCKER_HOST", daemon).args(["--provider", "docker", "--pull", "never"]);
+            match &self.compose {
+                Some(path) => ringfence.arg("--compose").arg(path),
+                None => ringfence.args(["--image", image]),
+            };
         }
         ringfence.args(arguments).arg("--").args(command).stdin(Stdio::null());
         ringfence
@@ -165,8 +199,15 @@ impl Net {
         }
     }
 
-    /// The same at N1 with these rules; the run itself must work.
+    /// The same at N1 with these rules; the run itself must work. If asked for, at N2 first: nothing at all arrives then,
+    /// whatever the probe is.
     pub(crate) fn inside(&self, allow: &[&str], probe: &[String]) -> Ended {
+        if self.also_without {
+            let before = self.seen();
+            let ended = self.run(&["--profile", "T0.H1.N2"], probe);
+            assert!(!matches!(ended.code, 2..=5), "{ended:?}");
+            assert_eq!(self.seen(), before, "something arrived at N2: {ended:#?}");
+        }
         let mut arguments = vec!["--profile", "T0.H1.N1"];
         for rule in allow {
             arguments.extend(["--allow", rule]);
