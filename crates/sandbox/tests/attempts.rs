@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{attackers, create, sh};
-use sandbox::{Argument, Attempt, Attempted, Outcome, Sandbox, Tried, User};
+use sandbox::{Argument, Attempt, Attempted, FailureKind, Outcome, Sandbox, SessionError, Tried, User};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -70,4 +70,38 @@ async fn a_connection_inside_is_an_exchange() {
     let (listened, received) = tokio::join!(listening, connecting);
     assert_eq!(received, b"hello");
     assert!(matches!(listened.unwrap(), Tried::Answered(Attempted::Amount { amount: 1, errno: None })));
+}
+
+#[tokio::test]
+async fn a_user_sees_of_directories_what_the_kernel_lets_it() {
+    let sandbox = create().await;
+    let script = "mkdir -m 700 /tmp/hidden; echo answer >/tmp/hidden/answers; mkdir /tmp/open; cd /tmp/open
+        for n in $(seq 3000); do : >a-file-with-a-long-name-$n; done; ln -s nowhere link; chmod 755 /tmp/open";
+    sh(&sandbox, script).await;
+    for user in attackers() {
+        let mut listed = sandbox.list_as("/tmp/open", user.clone()).await.unwrap();
+        let mut all = sandbox.list("/tmp/open").await.unwrap();
+        listed.sort_by(|a, b| a.name.cmp(&b.name));
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!((listed.len(), listed), (3001, all));
+        let link = sandbox.stat_as("/tmp/open/link", user.clone()).await.unwrap();
+        assert_eq!(link, sandbox.stat("/tmp/open/link").await.unwrap());
+        assert_eq!(sandbox.stat_as("/tmp/none", user.clone()).await.unwrap(), None);
+        let failed = sandbox.list_as("/tmp/none", user.clone()).await.unwrap_err();
+        assert!(matches!(failed, SessionError::Failed { kind: FailureKind::NotFound, .. }), "{failed}");
+        // Where there is one user only, that is root.
+        if user == User::Default || matches!(&user, User::Named(name) if name.starts_with('0') || name == "root") {
+            continue;
+        }
+        let failures = [
+            sandbox.list_as("/tmp/hidden", user.clone()).await.map(|_| ()),
+            sandbox.stat_as("/tmp/hidden/answers", user).await.map(|_| ()),
+        ];
+        for failed in failures {
+            let denied = |error: &SessionError| {
+                matches!(error, SessionError::Failed { kind: FailureKind::PermissionDenied, .. })
+            };
+            assert!(failed.as_ref().is_err_and(denied), "{failed:?}");
+        }
+    }
 }
