@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak`, `containers` and `serve` are run by hand. It installs what is missing, counts every
+# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak` is run by hand. It installs what is missing, counts every
 # check and test, and ends with the line `N passed, N failed`. A lane whose system is missing fails.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress docker inspect plugin verify)
+begun=()
+LANES=(lint unit sandbox egress docker serve inspect plugin verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
@@ -88,6 +89,32 @@ pytests() {
     fi
 }
 
+# begin NAME COMMAND…, then finish: tests that run at the same time, for those that wait more than they work.
+begin() {
+    local name=$1 file
+    shift
+    file=$(mktemp)
+    "$@" >"$file" 2>&1 &
+    begun+=("$! $file $name")
+}
+
+finish() {
+    local one pid file name
+    for one in "${begun[@]}"; do
+        read -r pid file name <<<"$one"
+        wait "$pid"
+        tests "$name" told "$?" "$file"
+        rm -f "$file"
+    done
+    begun=()
+}
+
+# told STATUS FILE: what a command said, and how it ended.
+told() {
+    cat "$2"
+    return "$1"
+}
+
 # debian PROGRAM PACKAGE: installs a Debian package when its program is missing and we are root.
 debian() {
     command -v "$1" >/dev/null && return 0
@@ -163,10 +190,12 @@ lane_egress() {
     check 'an internet for the tests' cargo build --release -p testnet
     tests 'that internet itself' cargo test --release -p testnet
     tests 'the gateway' cargo test --release -p egress --test gateway --test services
-    tests 'attacks and clients' cargo test --release -p ringfence --test egress
     # The same over the other capture: the guest listens, and relays.
     tests 'the gateway, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p egress --test gateway --test services
-    tests 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
+    check 'attacks, compiled' cargo test --release -p ringfence --test egress --no-run
+    begin 'attacks and clients' env RINGFENCE_ALSO_N2=1 cargo test --release -p ringfence --test egress
+    begin 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
+    finish
     if [ "$(id -u)" -eq 0 ]; then
         tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress
     fi
@@ -184,16 +213,6 @@ lane_docker() {
     own_docker
     if [ -n "$docker_pid" ]; then
         tests 'images from every source' in_docker cargo test --release -p ringfence --test sources
-    fi
-    stop_docker
-}
-
-# Sandboxes that are containers of a daemon: by hand, until it has passed on a clean clone.
-lane_containers() {
-    debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian gzip gzip
-    debian ip iproute2 && debian perl perl && debian pgrep procps && debian busybox busybox-static
-    own_docker
-    if [ -n "$docker_pid" ]; then
         check 'images for containers' docker_images
         check 'an internet for the tests' cargo build --release -p testnet
         tests 'the crate of daemons' in_docker cargo test --release -p docker
@@ -205,15 +224,24 @@ lane_containers() {
             RINGFENCE_USER=agent cargo test --release -p sandbox --test conformance container::
         tests 'attacks from inside a container' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
             cargo test --release -p sandbox --test attacks -- $(skipped)
-        tests "attacks on a container's network" in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
-            cargo test --release -p ringfence --test egress -- addresses answers bytes escapes floods http names tls
+        # One container, also without any network; and one of three services.
+        begin "attacks on a container's network" attacked RINGFENCE_ALSO_N2=1
+        begin "attacks on the network of services" attacked RINGFENCE_SERVICES=3
+        finish
     fi
     stop_docker
 }
 
 # in_docker COMMAND…: with the lane's own daemon.
 in_docker() {
-    env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config" "$@"
+    env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config" \
+        RINGFENCE_DOCKER_TCP="127.0.0.1:$(cat "$docker_place/port")" RINGFENCE_DOCKER_TLS="$docker_place/tls/client" "$@"
+}
+
+# attacked SETTING: attacks on the network of containers.
+attacked() {
+    in_docker env "$1" RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
+        cargo test --release -p ringfence --test egress -- addresses answers bytes escapes floods http names tls
 }
 
 # Attacks that mean something only on the embedded engine: its helper, its images, its bounds of disks, its setuid programs; and two
@@ -258,6 +286,7 @@ own_docker() {
 }
 
 start_docker() {
+    debian openssl openssl && tls_files || return 1
     daemon overlay2 || daemon vfs
 }
 
@@ -268,19 +297,41 @@ restart_script() {
     cat <<END
 pid=\$(cat "$docker_place/pid"); kill "\$pid"
 for n in \$(seq 300); do kill -0 "\$pid" 2>/dev/null || break; sleep 0.1; done
-setsid dockerd --data-root "$docker_place/data" --exec-root "$docker_place/exec" --pidfile "$docker_place/pid" \
-    -H "unix://$docker_place/socket" --storage-driver "$driver" \
-    --bridge=none --iptables=false --ip6tables=false >>"$docker_place/log" 2>&1 </dev/null &
+setsid $(daemon_command "$driver") >>"$docker_place/log" 2>&1 </dev/null &
 for n in \$(seq 150); do docker -H "unix://$docker_place/socket" version >/dev/null 2>&1 && exit 0; sleep 0.2; done
 exit 1
 END
 }
 
-# daemon DRIVER: starts a daemon and waits until it answers, at most half a minute. It makes no network and no rules.
+# The daemon's command with this storage driver: on a socket, and as daemons elsewhere are, by TLS. It makes no network and no
+# rules.
+daemon_command() {
+    printf '%s ' dockerd --data-root "$docker_place/data" --exec-root "$docker_place/exec" --pidfile "$docker_place/pid" \
+        -H "unix://$docker_place/socket" --storage-driver "$1" --bridge=none --iptables=false --ip6tables=false \
+        -H "tcp://127.0.0.1:$(cat "$docker_place/port")" --tlsverify --tlscacert "$docker_place/tls/ca.pem" \
+        --tlscert "$docker_place/tls/server.pem" --tlskey "$docker_place/tls/server-key.pem"
+}
+
+# Certificates for the daemon and for its clients, and a port that nobody has.
+tls_files() {
+    local tls=$docker_place/tls who
+    mkdir "$tls" && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ringfence-test \
+        -keyout "$tls/ca-key.pem" -out "$tls/ca.pem" 2>/dev/null || return 1
+    for who in server client; do
+        openssl req -newkey rsa:2048 -nodes -subj "/CN=$who" -keyout "$tls/$who-key.pem" -out "$tls/$who.csr" 2>/dev/null &&
+            openssl x509 -req -in "$tls/$who.csr" -CA "$tls/ca.pem" -CAkey "$tls/ca-key.pem" -CAcreateserial -days 2 \
+                -extfile <(printf 'subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n') \
+                -out "$tls/$who.pem" 2>/dev/null || return 1
+    done
+    mkdir "$tls/client" && cp "$tls/ca.pem" "$tls/client/" && cp "$tls/client.pem" "$tls/client/cert.pem" &&
+        cp "$tls/client-key.pem" "$tls/client/key.pem" &&
+        perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport' \
+            >"$docker_place/port"
+}
+
+# daemon DRIVER: starts a daemon and waits until it answers, at most half a minute.
 daemon() {
-    dockerd --data-root "$docker_place/data" --exec-root "$docker_place/exec" --pidfile "$docker_place/pid" \
-        -H "unix://$docker_place/socket" --storage-driver "$1" \
-        --bridge=none --iptables=false --ip6tables=false >"$docker_place/log" 2>&1 &
+    $(daemon_command "$1") >"$docker_place/log" 2>&1 &
     docker_pid=$!
     local end=$((SECONDS + 30))
     while [ "$SECONDS" -lt "$end" ] && kill -0 "$docker_pid" 2>/dev/null; do
@@ -519,15 +570,21 @@ assert versions == ('$CRYPTOGRAPHY_VERSION', '$SECURESYSTEMSLIB_VERSION')" 2>/de
         "securesystemslib==$SECURESYSTEMSLIB_VERSION"
 }
 
-# The HTTP API: the real server with real sandboxes, and requests of others' making from its own document. By hand, until it has passed
-# on a clean clone.
+# The HTTP API: the real server with real sandboxes, with services at a Docker daemon of this lane's own, and requests of others'
+# making from its own document.
 lane_serve() {
     debian setpriv util-linux
-    tests 'the HTTP API' cargo test --release -p serve
     tests 'the HTTP API, with sandboxes' cargo test --release -p ringfence --test serve
     if [ "$(id -u)" -eq 0 ]; then
         tests 'the HTTP API as a plain user' as_plain_user serve
     fi
+    debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian busybox busybox-static
+    own_docker
+    if [ -n "$docker_pid" ]; then
+        check 'images for services' docker_images
+        tests 'the HTTP API, with services' in_docker cargo test --release -p ringfence --test serve_docker
+    fi
+    stop_docker
     debian_file /usr/bin/python3 python3
     local venv=$PWD/target/serve-venv
     check 'Schemathesis in an environment of its own' schemathesis_venv "$venv"

@@ -1,6 +1,7 @@
 //! One command's streams, clock and end.
 
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -159,7 +160,12 @@ impl Command {
 
     /// Does whatever can be done without waiting. `settled`: no orphan of a killed tree is left in the sandbox. `buffer` is
     /// for whoever reads something.
-    pub(crate) fn serve(&mut self, outbox: &mut Outbox, settled: bool, buffer: &mut [u8]) -> Result<(), Failure> {
+    pub(crate) fn serve(
+        &mut self,
+        outbox: &mut Outbox,
+        settled: bool,
+        buffer: &mut [MaybeUninit<u8>],
+    ) -> Result<(), Failure> {
         self.write_input(outbox);
         // First the report, then the outputs: what a command wrote before its end is there when its end is known.
         self.read_report()?;
@@ -246,7 +252,7 @@ impl Command {
     }
 
     /// Reads what is there and may be sent; true when nothing is left that must be sent before the end.
-    fn read_outputs(&mut self, outbox: &mut Outbox, buffer: &mut [u8]) -> bool {
+    fn read_outputs(&mut self, outbox: &mut Outbox, buffer: &mut [MaybeUninit<u8>]) -> bool {
         let mut drained = true;
         let mut exceeded = None;
         for output in &mut self.outputs {
@@ -258,12 +264,12 @@ impl Command {
                 let most = buffer.len().min(usize::try_from(output.credit).unwrap_or(MAX_CHUNK));
                 match read(fd.as_fd(), &mut buffer[..most]) {
                     // A terminal without its other side answers with an error.
-                    Ok(0) | Err(Errno::IO) => output.fd = None,
-                    Ok(count) => {
-                        let taken = u32::try_from(count).unwrap_or(u32::MAX);
+                    Ok(([], _)) | Err(Errno::IO) => output.fd = None,
+                    Ok((bytes, _)) => {
+                        let taken = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                         output.credit = output.credit.saturating_sub(taken);
                         output.seen += u64::from(taken);
-                        let bytes = buffer[..count].to_vec();
+                        let bytes = bytes.to_vec();
                         outbox.in_order(&Guest::Output { id: self.id, stream: output.stream, bytes });
                         if self.max_output.is_some_and(|limit| output.seen > limit) {
                             exceeded = Some(output.stream);

@@ -39,7 +39,8 @@ pub fn serve(control: OwnedFd, writes: Option<OwnedFd>) -> u8 {
     if !rustix::process::getpid().is_init() && rustix::process::set_child_subreaper(Some(Pid::INIT)).is_err() {
         return 73;
     }
-    let mut server = server::Server::new(control, writes);
+    // Never dropped: what a process has, its end takes back at once, and faster than piece by piece.
+    let mut server = std::mem::ManuallyDrop::new(server::Server::new(control, writes));
     let stopped = server.run();
     server.end_all();
     match stopped {

@@ -1,6 +1,7 @@
 //! The loop: one poll over the host's stream and everything that commands and transfers wait for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,8 @@ pub(crate) struct Server {
     /// Where the host listens, if that is another descriptor.
     writes: Option<OwnedFd>,
     decoder: Decoder,
-    buffer: Box<[u8]>,
+    /// For whoever reads something. Not filled with anything: only the pages that are read into become the guest's own.
+    buffer: Box<[MaybeUninit<u8>]>,
     outbox: Outbox,
     commands: BTreeMap<u32, Command>,
     readings: BTreeMap<u32, Reading>,
@@ -69,7 +71,7 @@ impl Server {
             control,
             writes,
             decoder: Decoder::new(),
-            buffer: vec![0; MAX_CHUNK].into_boxed_slice(),
+            buffer: Box::new_uninit_slice(MAX_CHUNK),
             outbox: Outbox::default(),
             commands: BTreeMap::new(),
             readings: BTreeMap::new(),
@@ -202,8 +204,8 @@ impl Server {
     /// Takes what the host sent; true when it says that this is the end.
     fn receive(&mut self) -> Result<bool, Stop> {
         match read(&self.control, &mut *self.buffer) {
-            Ok(0) => return Err(Stop::Stream),
-            Ok(count) => self.decoder.push(&self.buffer[..count]),
+            Ok(([], _)) => return Err(Stop::Stream),
+            Ok((bytes, _)) => self.decoder.push(bytes),
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(_) => return Err(Stop::Stream),
         }

@@ -21,6 +21,8 @@ use crate::nftables::{self, Ports};
 /// The box's own address.
 const OWN_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd72, 0x696e, 0x6766, 0, 0, 0, 0, 1);
+const BOTH: [IpAddr; 2] = [IpAddr::V4(OWN_V4), IpAddr::V6(OWN_V6)];
+const V4_ALONE: [IpAddr; 1] = [IpAddr::V4(OWN_V4)];
 /// What programs inside find as their name server. Nobody has this address; the rules bring queries to the resolver.
 pub(crate) const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 /// `lo` is the first interface of every namespace.
@@ -61,12 +63,11 @@ struct Sayings {
 }
 
 impl Sayings {
-    fn new(ports: Ports) -> Self {
+    fn new(ports: Ports, own: &[IpAddr]) -> Self {
         let mut rules = nftables::batch(ports);
         let mut routes = Batch::default();
-        route_to_loopback(&mut routes, OWN_V4.into());
-        if ports.v6.is_some() {
-            route_to_loopback(&mut routes, OWN_V6.into());
+        for own in own {
+            route_to_loopback(&mut routes, *own);
         }
         rules.acknowledge_the_last();
         routes.acknowledge_the_last();
@@ -87,8 +88,8 @@ impl Captor {
     pub(crate) fn new() -> Self {
         // One of those that the kernel gives to whoever asks for any, so that no program counts on it.
         let port = 32_768 + u16::try_from(RandomState::new().build_hasher().finish() % 28_000).unwrap_or(0);
-        let sayings = |v6: Option<(u16, u16)>| Sayings::new(Ports { tcp4: port, udp4: port, v6 });
-        Self { port, with_v6: sayings(Some((port, port))), without_v6: sayings(None) }
+        let ports = Ports { tcp: port, udp: port };
+        Self { port, with_v6: Sayings::new(ports, &BOTH), without_v6: Sayings::new(ports, &V4_ALONE) }
     }
 
     /// Captures the network namespace that this process is in; `proc` is where its /proc is mounted.
@@ -120,8 +121,8 @@ impl Captor {
 /// Captures it for a guest that will listen at its own ports before anything else runs here.
 pub(crate) fn set_up_relayed(proc: &Path) -> io::Result<()> {
     // Where there is IPv6, one can listen on its loopback.
-    let v6 = tcp(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 0)).is_ok().then_some((RELAY_TCP, RELAY_UDP));
-    Sayings::new(Ports { tcp4: RELAY_TCP, udp4: RELAY_UDP, v6 }).say(proc)
+    let own: &[IpAddr] = if tcp(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 0)).is_ok() { &BOTH } else { &V4_ALONE };
+    Sayings::new(Ports { tcp: RELAY_TCP, udp: RELAY_UDP }, own).say(proc)
 }
 
 /// Where another engine made the container, the file may only be read: then that engine must have set it.

@@ -29,13 +29,12 @@ const IPV6: u8 = 10;
 /// New connections and queries that one sandbox may begin in a second. More would fill the host's tables.
 const NEW_PER_SECOND: u64 = 5000;
 
-/// The ports of our listeners: TCP and UDP, on 127.0.0.1 and on `::1`.
+/// The ports of our listeners, the same on 127.0.0.1 and on `::1`: a rule is for both, wherever it can be. Where the kernel
+/// has no IPv6, nothing of it comes to any rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ports {
-    pub(crate) tcp4: u16,
-    pub(crate) udp4: u16,
-    /// Where the kernel has no IPv6 there is nothing to capture.
-    pub(crate) v6: Option<(u16, u16)>,
+    pub(crate) tcp: u16,
+    pub(crate) udp: u16,
 }
 
 /// One expression of a rule; a rule is a list of them.
@@ -121,13 +120,22 @@ fn drop() -> Expression {
 /// Matches what comes faster than allowed.
 fn too_fast() -> Expression {
     const INVERTED: u32 = 1;
+    limit(INVERTED)
+}
+
+/// Matches what comes no faster than allowed.
+fn in_time() -> Expression {
+    limit(0)
+}
+
+fn limit(flags: u32) -> Expression {
     let burst = u32::try_from(NEW_PER_SECOND).unwrap_or(u32::MAX);
     let data = [
         (1, NEW_PER_SECOND.to_be_bytes().to_vec()),
         (2, 1_u64.to_be_bytes().to_vec()),
         (3, number(burst)),
         (4, number(0)),
-        (5, number(INVERTED)),
+        (5, number(flags)),
     ];
     expression("limit", &data)
 }
@@ -155,23 +163,18 @@ fn raw_rules(ports: Ports) -> Vec<Vec<Expression>> {
     let answers = |version: u8, kind: u8, port: u16| {
         [from_loopback(version), protocol(kind), source_port(port), vec![accept()]].concat()
     };
-    let mut rules = vec![answers(IPV4, TCP, ports.tcp4), answers(IPV4, UDP, ports.udp4)];
-    if let Some((tcp6, udp6)) = ports.v6 {
-        rules.extend([answers(IPV6, TCP, tcp6), answers(IPV6, UDP, udp6)]);
-    }
-    // Straight to a listener nobody has business; who tries, tries slowly.
-    let listeners = [Some((IPV4, ports.tcp4)), ports.v6.map(|(tcp6, _)| (IPV6, tcp6))];
-    for (version, port) in listeners.into_iter().flatten() {
-        rules.push(
-            [to_local(), family(version), protocol(TCP), target_port(port), opening(), vec![too_fast(), drop()]]
-                .concat(),
-        );
-    }
-    rules.push([to_local(), vec![expression("notrack", &[]), accept()]].concat());
-    rules.push([protocol(TCP), opening(), vec![too_fast(), drop()]].concat());
-    rules.push([protocol(TCP), vec![accept()]].concat());
-    rules.push([protocol(UDP), target_port(DNS), vec![too_fast(), drop()]].concat());
-    rules.push([protocol(UDP), target_port(DNS), vec![accept()]].concat());
+    let mut rules = vec![
+        answers(IPV4, TCP, ports.tcp),
+        answers(IPV4, UDP, ports.udp),
+        answers(IPV6, TCP, ports.tcp),
+        answers(IPV6, UDP, ports.udp),
+        // Straight to a listener nobody has business; who tries, tries slowly.
+        [to_local(), protocol(TCP), target_port(ports.tcp), opening(), vec![too_fast(), drop()]].concat(),
+        [to_local(), vec![expression("notrack", &[]), accept()]].concat(),
+        [protocol(TCP), opening(), vec![too_fast(), drop()]].concat(),
+        [protocol(TCP), vec![accept()]].concat(),
+        [protocol(UDP), target_port(DNS), vec![in_time(), accept()]].concat(),
+    ];
     if mutated(Mutation::UdpOpen) {
         rules.push([family(IPV4), protocol(UDP), vec![accept()]].concat());
     }
@@ -179,16 +182,11 @@ fn raw_rules(ports: Ports) -> Vec<Vec<Expression>> {
 }
 
 fn nat_rules(ports: Ports) -> Vec<Vec<Expression>> {
-    let mut rules = vec![
+    vec![
         [to_local(), vec![accept()]].concat(),
-        [family(IPV4), protocol(UDP), target_port(DNS), redirect(ports.udp4)].concat(),
-        [family(IPV4), protocol(TCP), redirect(ports.tcp4)].concat(),
-    ];
-    if let Some((tcp6, udp6)) = ports.v6 {
-        rules.push([family(IPV6), protocol(UDP), target_port(DNS), redirect(udp6)].concat());
-        rules.push([family(IPV6), protocol(TCP), redirect(tcp6)].concat());
-    }
-    rules
+        [protocol(UDP), target_port(DNS), redirect(ports.udp)].concat(),
+        [protocol(TCP), redirect(ports.tcp)].concat(),
+    ]
 }
 
 /// The whole batch for listeners at these ports.

@@ -26,7 +26,7 @@ pub fn overlay(deadline: Duration) -> Result<(), Failure> {
 pub fn redirect_rules(deadline: Duration) -> Result<(), Failure> {
     let maps = IdMaps::of_caller();
     // The very rules of a sandbox, so that what is found here is what it gets.
-    let batch = nftables::batch(Ports { tcp4: 1, udp4: 1, v6: Some((1, 1)) });
+    let batch = nftables::batch(Ports { tcp: 1, udp: 1 });
     let refused =
         |step: Step| move |error: std::io::Error| Refused::with(step, error.raw_os_error().unwrap_or(libc::EIO));
     attempt(deadline, || {

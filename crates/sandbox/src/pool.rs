@@ -1,7 +1,7 @@
 //! Sandboxes that wait: complete, never used, each for one claim. Made while nobody waits for them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,10 +17,18 @@ const REST: Duration = Duration::from_secs(1);
 struct Shared {
     maker: Arc<dyn Maker>,
     size: usize,
-    /// How many claims are still to be met by ones that nobody has begun to make.
-    wanted: Mutex<usize>,
+    demand: Mutex<Demand>,
     ready: Mutex<VecDeque<(Sandbox, Capture)>>,
     taken: Notify,
+    /// One that was being prepared is there, or could not be made.
+    settled: Notify,
+}
+
+struct Demand {
+    /// How many claims are still to be met by ones that nobody has begun to make.
+    unmet: usize,
+    /// Whether one is being prepared.
+    underway: bool,
 }
 
 /// A bounded number of prepared sandboxes of one kind.
@@ -47,9 +55,10 @@ impl Pool {
         let shared = Arc::new(Shared {
             maker,
             size,
-            wanted: Mutex::new(expected),
+            demand: Mutex::new(Demand { unmet: expected, underway: false }),
             ready: Mutex::default(),
             taken: Notify::new(),
+            settled: Notify::new(),
         });
         let filling = tokio::spawn(fill(Arc::clone(&shared)));
         Self { shared, filling }
@@ -58,15 +67,29 @@ impl Pool {
     /// A sandbox that nobody had before: a prepared one, or a new one where none is ready. One whose network is captured
     /// has nobody behind its listeners yet.
     pub async fn claim(&self) -> Result<(Sandbox, Capture), StartError> {
-        while let Some((sandbox, capture)) = self.shared.take() {
-            self.shared.taken.notify_one();
-            // It may have died while it waited.
-            if sandbox.session().is_alive() {
-                return Ok((sandbox, capture));
+        loop {
+            // Looked at before anything else: what comes in between is not missed.
+            let mut settled = std::pin::pin!(self.shared.settled.notified());
+            settled.as_mut().enable();
+            while let Some((sandbox, capture)) = self.shared.take() {
+                self.shared.taken.notify_one();
+                // It may have died while it waited.
+                if sandbox.session().is_alive() {
+                    return Ok((sandbox, capture));
+                }
             }
+            // The last that is expected is not made twice: once here, and once for nobody.
+            let is_underway = {
+                let mut demand = self.shared.demand();
+                let all_met = demand.unmet == 0;
+                demand.unmet = demand.unmet.saturating_sub(1);
+                all_met && demand.underway
+            };
+            if !is_underway {
+                return self.shared.maker.make(Variant::default()).await;
+            }
+            settled.await;
         }
-        self.shared.begin_one();
-        self.shared.maker.make(Variant::default()).await
     }
 
     /// How many are ready.
@@ -91,12 +114,17 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// One more is made; whether anybody is expected to claim it.
+    fn demand(&self) -> MutexGuard<'_, Demand> {
+        self.demand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether one more is to be prepared; it then is under way.
     fn begin_one(&self) -> bool {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_wanted = *wanted > 0;
-        *wanted = wanted.saturating_sub(1);
-        is_wanted
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let mut demand = self.demand();
+        demand.underway = ready < self.size && demand.unmet > 0;
+        demand.unmet -= usize::from(demand.underway);
+        demand.underway
     }
 
     fn take(&self) -> Option<(Sandbox, Capture)> {
@@ -107,15 +135,19 @@ impl Shared {
 /// Keeps the pool full, one sandbox after the other, so that it never takes more than one processor.
 async fn fill(shared: Arc<Shared>) {
     loop {
-        let ready = shared.ready.lock().unwrap_or_else(PoisonError::into_inner).len();
-        if ready >= shared.size || !shared.begin_one() {
+        if !shared.begin_one() {
             shared.taken.notified().await;
             continue;
         }
-        match shared.maker.make(Variant::default()).await {
-            Ok(made) => shared.ready.lock().unwrap_or_else(PoisonError::into_inner).push_back(made),
-            // Whoever claims will see the same error; trying again at once would help nobody.
-            Err(_) => tokio::time::sleep(REST).await,
+        let made = shared.maker.make(Variant::default()).await;
+        let failed = made.is_err();
+        // Whoever claims will see the same error.
+        shared.ready.lock().unwrap_or_else(PoisonError::into_inner).extend(made.ok());
+        shared.demand().underway = false;
+        shared.settled.notify_waiters();
+        if failed {
+            // Trying again at once would help nobody.
+            tokio::time::sleep(REST).await;
         }
     }
 }

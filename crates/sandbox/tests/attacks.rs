@@ -547,8 +547,15 @@ async fn starve_the_guest() {
     assert_eq!(errno(&sandbox, 144, "1, 5, pack('l', 0)").await, EPERM, "its scheduling");
     assert_eq!(errno(&sandbox, 141, "0, 1, 19").await, EPERM, "its priority");
     assert_eq!(errno(&sandbox, 141, "2, 0, 19").await, EPERM, "everybody's priority");
-    sh(&sandbox, "echo 1000 > /proc/1/oom_score_adj; echo 1000 > /proc/1/task/1/oom_score_adj; true").await;
-    assert_eq!(sh(&sandbox, "cat /proc/1/oom_score_adj /proc/1/task/1/oom_score_adj | wc -c").await, "0", "hidden");
+    // Refused, or to a place that is not its score: either way the kernel's own sum stays as it was.
+    let all = "/proc/1/oom_score_adj /proc/1/task/1/oom_score_adj /proc/1/oom_adj /proc/1/task/1/oom_adj";
+    let before = sh(&sandbox, &format!("cat {all}")).await;
+    sh(&sandbox, &format!("for f in {all}; do chmod 666 $f; chown 0:0 $f; echo 15 > $f; done; true")).await;
+    sh(&sandbox, &format!("for f in {all}; do echo 1000 > $f; done; true")).await;
+    assert_eq!(sh(&sandbox, &format!("cat {all}")).await, before);
+    // 667 without an adjustment, 677 with the lowest of those that were tried.
+    let score: u32 = sh(&sandbox, "cat /proc/1/oom_score").await.parse().unwrap();
+    assert!(score < 676, "{score}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod daemon;
+mod elsewhere;
 mod evaluations;
 mod leftovers;
 mod runs;

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::home::{Home, Rights};
-use super::image::{self, Bench};
+use super::image;
 use super::inside::{self, Last};
 use super::protocol::{Network, Spec, receive, send};
 use super::snapshot::Writable;
@@ -66,7 +66,10 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
         None => (0, None),
     };
     let mut group = match (&home.parents, &kind.limits) {
-        (Some(parents), Some(limits)) => Some(parents.make(name, limits).during("making the control group")?),
+        (Some(parents), Some(limits)) => Some(match home.handed.take(parents, limits) {
+            Some(group) => group,
+            None => parents.make(name, limits).during("making the control group")?,
+        }),
         (None, Some(_)) => {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)).during("making the control group");
         }
@@ -131,17 +134,15 @@ pub(super) fn discard(home: &Home, sandbox: &Sandbox) {
 pub(super) struct Finished {
     pub(super) sandbox: Sandbox,
     pub(super) listeners: Listeners,
-    /// To be dropped when nobody waits for us.
-    pub(super) bench: Bench,
 }
 
 /// Makes a blank the sandbox that `spec` describes.
 pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blank) -> Result<Finished, Trouble> {
     let Blank { mut sandbox, owner, orders, .. } = blank;
     match give_root(home, spec, &mut sandbox, owner, &orders, control) {
-        Ok((listeners, writable, bench)) => {
+        Ok((listeners, writable)) => {
             sandbox.writable = Some(writable);
-            Ok(Finished { sandbox, listeners, bench })
+            Ok(Finished { sandbox, listeners })
         }
         Err(trouble) => {
             discard(home, &sandbox);
@@ -158,10 +159,10 @@ fn give_root(
     owner: u32,
     orders: &OwnedFd,
     control: OwnedFd,
-) -> Result<(Listeners, Writable, Bench), Trouble> {
+) -> Result<(Listeners, Writable), Trouble> {
     let userns = namespace(sandbox, Namespace::User).during("opening the user namespace")?;
     sandbox.mounts = Some(namespace(sandbox, Namespace::Mounts).during("opening the mount namespace")?);
-    let image::Built { tree, bench, writable } = image::build(home, spec, userns.as_fd(), owner)?;
+    let image::Built { tree, writable } = image::build(home, spec, userns.as_fd(), owner)?;
     let last = Last {
         allow_setuid: spec.allow_setuid,
         // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.
@@ -179,7 +180,7 @@ fn give_root(
     let mut listeners = Listeners::new();
     loop {
         match receive::<inside::Report>(orders).during("waiting for the guest")? {
-            None => return Ok((listeners, writable, bench)),
+            None => return Ok((listeners, writable)),
             Some((inside::Report::Captured, handed)) => listeners = handed,
             Some((inside::Report::Trouble { step, errno }, _)) => return Err(inside::trouble(&step, errno)),
         }

@@ -63,7 +63,10 @@ pub(super) fn with_mounts(place: &Path) -> io::Result<()> {
         drop(open(&path, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o666))?);
         mount_bind(Path::new(HOST_DEVICES).join(name), &path)?;
     }
-    furnish(&dev)
+    let mask = umask(Mode::empty());
+    let furnished = furnish(&dev);
+    umask(mask);
+    furnished
 }
 
 fn nodes(dev: &OwnedFd) -> io::Result<()> {
@@ -73,9 +76,11 @@ fn nodes(dev: &OwnedFd) -> io::Result<()> {
     })
 }
 
+/// Where terminals will be, shared memory, and links. Shared memory is a directory and no file system of its own, which would
+/// take as long to make, and to take off, as all of this.
 fn furnish(dev: &OwnedFd) -> io::Result<()> {
-    for name in ["pts", "shm"] {
-        mkdirat(dev, name, Mode::from_raw_mode(0o755))?;
+    for (name, mode) in [("pts", 0o755), ("shm", 0o1777)] {
+        mkdirat(dev, name, Mode::from_raw_mode(mode))?;
     }
     for (name, target) in LINKS {
         symlinkat(target, dev, name)?;
@@ -88,16 +93,15 @@ fn plain() -> MountAttrFlags {
 }
 
 fn device_files(more: &[(&str, &str)]) -> io::Result<OwnedFd> {
-    let options = [("mode", "755"), ("size", "64k"), ("nr_inodes", "64")];
+    // Most of it is for shared memory.
+    let options = [("mode", "755"), ("size", "64m"), ("nr_inodes", "16k")];
     file_system("tmpfs", &[&options, more].concat(), plain())
 }
 
-/// Terminals and shared memory, which are mounts of their own in /dev: attached nowhere yet, with their places.
-pub(super) fn beside() -> io::Result<Vec<(String, OwnedFd)>> {
-    let strict = plain() | MountAttrFlags::MOUNT_ATTR_NODEV;
+/// Terminals, which are a mount of their own in /dev: attached nowhere yet, with its place.
+pub(super) fn terminals() -> io::Result<(String, OwnedFd)> {
     let terminals = file_system("devpts", &[("mode", "620"), ("ptmxmode", "666")], plain())?;
-    let memory = file_system("tmpfs", &[("mode", "1777"), ("size", "64m")], strict)?;
-    Ok(vec![("dev/pts".into(), terminals), ("dev/shm".into(), memory)])
+    Ok(("dev/pts".into(), terminals))
 }
 
 /// A file system of its own that is attached nowhere.

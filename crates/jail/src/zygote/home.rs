@@ -5,9 +5,10 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{getegid, geteuid};
+use rustix::process::{getegid, geteuid, umask};
 
 use super::cradle::Cradle;
+use super::handed::Handed;
 use super::inside::Nodes;
 use super::snapshot::Snapshots;
 use super::{During as _, Trouble, devices, raise_descriptor_limit, synthetic};
@@ -46,6 +47,8 @@ pub(super) struct Home {
     pub(super) nodes: Nodes,
     pub(super) rights: Rights,
     pub(super) parents: Option<Parents>,
+    /// Groups that the next sandboxes take over.
+    pub(super) handed: Handed,
     /// Where id ranges are locked: root's own directory, opened before the workshop hides it.
     pub(super) id_locks: Option<OwnedFd>,
     pub(super) host_image: Option<synthetic::HostImage>,
@@ -57,6 +60,8 @@ impl Home {
     pub(super) fn make() -> Result<Self, Trouble> {
         // Whoever started us may not have: pidfds, groups and locks of many sandboxes are held here.
         raise_descriptor_limit();
+        // Layers are made with the modes that they are to have: 0755 for directories, 0644 for files.
+        umask(Mode::from_raw_mode(0o022));
         // Before the workshop hides anything: the groups are found by their paths.
         let parents = Parents::find();
         let rights = if geteuid().is_root() { Rights::Root } else { Rights::User };
@@ -90,6 +95,7 @@ impl Home {
             nodes,
             rights,
             parents,
+            handed: Handed::default(),
             id_locks,
             host_image: None,
             id_ranges: 0,

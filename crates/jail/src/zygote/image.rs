@@ -10,12 +10,12 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use mutation::{Mutation, mutated};
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags, open};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount, open_tree, unmount,
@@ -54,12 +54,25 @@ fn attach_lower(path: &Path, at: &Path, userns: Option<BorrowedFd<'_>>) -> io::R
     Ok(())
 }
 
-/// The place where one sandbox's layers are put together; it is gone when this is dropped, the mounts made of it stay.
-/// Taking mounts off waits for the kernel, so it is dropped when nobody waits for us.
+/// The place where one sandbox's layers are put together, the layer that it writes to first of all. It is gone when this is
+/// dropped; mounts made of it stay. Taking mounts off waits for the kernel, so it is kept until the sandbox has ended and
+/// nobody waits for us.
 pub(super) struct Bench {
     path: PathBuf,
     /// How many mounts lie below it, for names that are new.
     attached: usize,
+}
+
+impl Bench {
+    /// The writable layer, without what is attached to it.
+    pub(super) fn open(&self) -> io::Result<OwnedFd> {
+        Ok(open(&self.path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// The writable layer as a mount of its own, attached nowhere: what is left when this bench is gone.
+    pub(super) fn keep(&self) -> io::Result<OwnedFd> {
+        detached(&self.path, false)
+    }
 }
 
 impl Drop for Bench {
@@ -73,7 +86,6 @@ impl Drop for Bench {
 /// A root, ready to be handed over.
 pub(super) struct Built {
     pub(super) tree: Tree,
-    pub(super) bench: Bench,
     /// The layer that the sandbox writes to.
     pub(super) writable: Writable,
 }
@@ -104,7 +116,6 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     mount("tmpfs", &bench.path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
         .during("mounting the writable layer")?;
     let home_rights = home.rights;
-    let kept = detached(&bench.path, false).during("keeping the writable layer")?;
     let mapped = map_writable(home, &bench.path, userns).during("mapping the writable layer")?;
     let mut workshop = Layers { bench, home, userns, owner, mapped, network: spec.network };
     let mut tree = Tree::new();
@@ -146,8 +157,8 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
         let shown = if wanted.writable { shown } else { workshop.veil(shown)? };
         tree.push((wanted.target.trim_start_matches('/').to_owned(), shown));
     }
-    let writable = Writable { mount: kept, mapped, image, below };
-    Ok(Built { tree, bench: workshop.bench, writable })
+    let writable = Writable { bench: workshop.bench, mapped, image, below };
+    Ok(Built { tree, writable })
 }
 
 /// Whether the host's programs lie below everything.
@@ -239,7 +250,6 @@ impl Layers<'_> {
         fs::create_dir(&directory).during("making a layer")?;
         for part in ["upper", "work"] {
             fs::create_dir(place(part)).during("making a layer")?;
-            fs::set_permissions(place(part), fs::Permissions::from_mode(0o755)).during("making a layer")?;
             self.give(&place(part)).during("giving a layer to the sandbox")?;
         }
         if self.network != Network::Loopback {
@@ -306,9 +316,7 @@ impl Layers<'_> {
     fn name_server(&self, etc: &Path) -> io::Result<()> {
         let file = etc.join("resolv.conf");
         fs::create_dir_all(etc)?;
-        fs::set_permissions(etc, fs::Permissions::from_mode(0o755))?;
         fs::write(&file, format!("nameserver {NAME_SERVER}\noptions timeout:2 attempts:2\n"))?;
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
         self.give(etc)?;
         self.give(&file)
     }

@@ -14,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, open, openat, openat2
 use rustix::mount::{
     MountAttrFlags, MoveMountFlags, UnmountFlags, mount_bind, mount_bind_recursive, move_mount, unmount,
 };
-use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit, umask};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit, umask};
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, Uid};
 use serde::{Deserialize, Serialize};
 
@@ -90,9 +90,8 @@ const STEPS: [&str; 19] = [
     "capturing the network",
 ];
 
-/// Parts of /proc that speak of the host, or by which the guest could be made the first to die, hidden behind an empty
-/// file or directory.
-const HIDDEN_FILES: [&str; 16] = [
+/// Parts of /proc that speak of the host, hidden behind an empty file or directory.
+const HIDDEN_FILES: [&str; 12] = [
     "kcore",
     "keys",
     "key-users",
@@ -105,12 +104,10 @@ const HIDDEN_FILES: [&str; 16] = [
     "cmdline",
     "diskstats",
     "partitions",
-    "1/oom_score_adj",
-    "1/oom_adj",
-    "1/task/1/oom_score_adj",
-    "1/task/1/oom_adj",
 ];
 const HIDDEN_DIRECTORIES: [&str; 5] = ["acpi", "scsi", "asound", "driver", "bus"];
+/// By these the guest could be made the first to die.
+const OWN_SCORE: [&str; 4] = ["1/oom_score_adj", "1/oom_adj", "1/task/1/oom_score_adj", "1/task/1/oom_adj"];
 /// Parts of /proc that may be read and never written.
 const READ_ONLY: [&str; 4] = ["sys", "irq", "fs", "tty"];
 
@@ -185,7 +182,7 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
     if *nodes == Nodes::Mounted {
         devices::with_mounts(Path::new(NEW_DEV)).during(STEPS[6])?;
     }
-    let beside = devices::beside().during(STEPS[6])?;
+    let terminals = devices::terminals().during(STEPS[6])?;
     if !mutated(Mutation::HostUts) {
         rustix::system::sethostname(b"sandbox").during(STEPS[9])?;
     }
@@ -200,12 +197,14 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
     if !mutated(Mutation::HostCgroup) {
         syscalls::unshare(libc::CLONE_NEWCGROUP).during(STEPS[2])?;
     }
-    attach(&tree).during(STEPS[3])?;
-    move_to(NEW_PROC, "proc").during(STEPS[7])?;
+    let new_root = attach_root(&tree).during(STEPS[3])?;
+    attach(&new_root, tree.get(1..).unwrap_or_default()).during(STEPS[3])?;
+    move_to(&new_root, NEW_PROC, "proc").during(STEPS[7])?;
     if *nodes == Nodes::Mounted {
-        move_to(NEW_DEV, "dev").during(STEPS[7])?;
+        move_to(&new_root, NEW_DEV, "dev").during(STEPS[7])?;
     }
-    attach(&beside).during(STEPS[7])?;
+    attach(&new_root, &[terminals]).during(STEPS[7])?;
+    drop(new_root);
     #[cfg(feature = "mutations")]
     let leaked = open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).during(STEPS[15])?;
     go_to_new_root().during(STEPS[10])?;
@@ -221,7 +220,7 @@ fn become_guest(inside: &mut Inside<'_>) -> Result<OwnedFd, Trouble> {
         syscalls::load_filter(&filters[usize::from(last.writes_outside)]).during(STEPS[16])?;
     }
     drop_capabilities().during(STEPS[12])?;
-    drop((tree, beside, root));
+    drop((tree, root));
     let kept = [
         orders.as_fd(),
         control.as_fd(),
@@ -262,54 +261,62 @@ fn become_root() -> io::Result<()> {
     Ok(())
 }
 
-fn attach(tree: &[(String, OwnedFd)]) -> io::Result<()> {
-    for (place, mount) in tree {
-        if place.is_empty() {
-            move_mount(mount, c"", CWD, NEW_ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-            continue;
-        }
-        let target = make_target(place, mount)?;
-        move_mount(
-            mount,
-            c"",
-            &target,
-            c"",
-            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
-        )?;
-    }
-    Ok(())
+/// Mounts the new root, which is the first of the tree, and opens it.
+fn attach_root(tree: &[(String, OwnedFd)]) -> io::Result<OwnedFd> {
+    let absent = || io::Error::from_raw_os_error(libc::EINVAL);
+    let (_, root) = tree.first().filter(|(place, _)| place.is_empty()).ok_or_else(absent)?;
+    move_mount(root, c"", CWD, NEW_ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(open(NEW_ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The place of a mount in the new root, made if it is not there. An image's links are not followed: one of them could
-/// lead the mount elsewhere.
-fn make_target(place: &str, mount: &OwnedFd) -> io::Result<OwnedFd> {
-    let is_directory = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(mount)?.st_mode).is_dir();
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-    let mut directory = open(NEW_ROOT, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let parts: Vec<&str> = place.split('/').filter(|part| !part.is_empty()).collect();
-    for (index, part) in parts.iter().enumerate() {
-        let last = index + 1 == parts.len();
-        if last && !is_directory {
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            drop(openat(&directory, *part, flags, Mode::from_raw_mode(0o644))?);
-        } else {
-            match mkdirat(&directory, *part, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
+fn attach(root: &OwnedFd, tree: &[(String, OwnedFd)]) -> io::Result<()> {
+    tree.iter().try_for_each(|(place, mount)| attach_at(root, place, mount))
+}
+
+/// Attaches a mount at its place in the new root, which is made if it is not there.
+fn attach_at(root: &OwnedFd, place: &str, mount: &OwnedFd) -> io::Result<()> {
+    let mut parts = place.split('/').filter(|part| !part.is_empty()).peekable();
+    let mut directory: Option<OwnedFd> = None;
+    while let Some(part) = parts.next() {
+        let within = directory.as_ref().unwrap_or(root);
+        // Most of them are there.
+        let found = match open_in(within, part) {
+            Err(rustix::io::Errno::NOENT) => {
+                make_target(within, part, parts.peek().is_none().then_some(mount))?;
+                open_in(within, part)?
             }
-        }
-        directory = openat2(&directory, *part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+            found => found?,
+        };
+        directory = Some(found);
     }
-    Ok(directory)
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(mount, c"", directory.as_ref().unwrap_or(root), c"", flags)?)
+}
+
+/// An image's links are not followed: one of them could lead the mount elsewhere.
+fn open_in(directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    openat2(directory, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Makes what `mount` can be mounted on, or a directory on the way there.
+fn make_target(directory: &OwnedFd, name: &str, mount: Option<&OwnedFd>) -> io::Result<()> {
+    let is_directory = match mount {
+        Some(mount) => rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(mount)?.st_mode).is_dir(),
+        None => true,
+    };
+    if is_directory {
+        mkdirat(directory, name, Mode::from_raw_mode(0o755))?;
+    } else {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        drop(openat(directory, name, flags, Mode::from_raw_mode(0o644))?);
+    }
+    Ok(())
 }
 
 /// Moves what was made in the workshop, with everything below it, to its place in the new root.
-fn move_to(made: &str, place: &str) -> io::Result<()> {
-    let made_there = open(made, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let target = make_target(place, &made_there)?;
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    move_mount(&made_there, c"", &target, c"", flags)?;
-    Ok(())
+fn move_to(root: &OwnedFd, made: &str, place: &str) -> io::Result<()> {
+    attach_at(root, place, &open(made, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn strict() -> MountAttrFlags {
@@ -333,6 +340,7 @@ fn hide_parts_of_proc() -> io::Result<()> {
     for name in HIDDEN_DIRECTORIES {
         unless_absent(mount_bind(NOTHING, Path::new(NEW_PROC).join(name)))?;
     }
+    hide_own_score(&null)?;
     for name in READ_ONLY.into_iter().filter(|name| *name != "sys" || !mutated(Mutation::WritableProcSys)) {
         let path = Path::new(NEW_PROC).join(name);
         match mount_bind(&path, &path) {
@@ -343,6 +351,21 @@ fn hide_parts_of_proc() -> io::Result<()> {
         syscalls::mount_setattr(&bound, MOUNT_ATTR_RDONLY, None, true)?;
     }
     Ok(())
+}
+
+/// Hides the guest's OOM score from whoever could write it.
+///
+/// The kernel gives what it shows of a process that cannot be dumped to the root of where its program was executed. Mostly
+/// that is the host's, whom no sandbox has among its ids: then nobody inside may write there. Mounts on a process' own
+/// files are to be avoided, because its end waits for the kernel to take each of them off.
+fn hide_own_score(null: &Path) -> io::Result<()> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let owner = |name: &str| rustix::fs::stat(Path::new(NEW_PROC).join(name)).map(|stat| stat.st_uid);
+    match owner(OWN_SCORE[0]) {
+        Ok(owner) if owner != Uid::ROOT.as_raw() => Ok(()),
+        // Without /proc/1 there is nothing to be hidden; if it cannot be looked at, it is hidden.
+        _ => OWN_SCORE.iter().try_for_each(|name| unless_absent(mount_bind(null, Path::new(NEW_PROC).join(name)))),
+    }
 }
 
 fn go_to_new_root() -> io::Result<()> {

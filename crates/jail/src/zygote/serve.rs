@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::create::{Finished, Kind, Sandbox, begin, finish};
 use super::home::Home;
-use super::image::Bench;
 use super::prepared::Prepared;
 use super::protocol::{Changed, Reply, Request, receive_into, room, send};
 use super::{During as _, Trouble, cradle, snapshot};
@@ -17,6 +16,9 @@ use crate::syscalls;
 
 /// Where whoever starts us leaves its socket.
 const SOCKET: i32 = 3;
+
+/// How long to wait where nobody should.
+const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The zygote's whole life, or that of its cradle: which one, the program's name says.
 pub fn main() -> ExitCode {
@@ -27,7 +29,6 @@ pub fn main() -> ExitCode {
     let mut server = Server {
         home: Home::make(),
         sandboxes: BTreeMap::new(),
-        benches: Vec::new(),
         ended: Vec::new(),
         writers: Vec::new(),
         prepared: Prepared::default(),
@@ -41,6 +42,7 @@ pub fn main() -> ExitCode {
                 Ok((Reply::Done, Vec::new()))
             }
             (Request::Prepare { network, limits, name, count }, _) => {
+                server.let_go();
                 if let Ok(home) = &server.home {
                     server.prepared.want(home, Kind { network, limits }, name, count);
                 }
@@ -65,7 +67,7 @@ pub fn main() -> ExitCode {
         if send(&socket, &reply, &listeners).is_err() {
             break;
         }
-        server.tidy();
+        server.tidy(&socket);
     }
     server.leave();
     ExitCode::SUCCESS
@@ -74,8 +76,6 @@ pub fn main() -> ExitCode {
 struct Server {
     home: Result<Home, Trouble>,
     sandboxes: BTreeMap<u32, Sandbox>,
-    /// What roots were put together on.
-    benches: Vec<Bench>,
     /// Sandboxes without a process, whose groups are still there.
     ended: Vec<Sandbox>,
     /// Children that write archives.
@@ -94,9 +94,14 @@ impl Server {
                 self.sandboxes.values().map(|sandbox| PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)),
             );
             set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
-            if poll(&mut set, self.prepared.patience())? == 0 {
+            let handed = self.home.as_ref().is_ok_and(|home| !home.handed.is_empty());
+            let patience = if handed { Some(&NOT_AT_ALL) } else { self.prepared.patience() };
+            if poll(&mut set, patience)? == 0 {
                 drop(set);
-                if let Ok(home) = &mut self.home {
+                if handed {
+                    // Nobody waits for them after all.
+                    self.let_go();
+                } else if let Ok(home) = &mut self.home {
                     self.prepared.idle(home);
                 }
                 continue;
@@ -118,7 +123,7 @@ impl Server {
             for id in ids {
                 self.destroy(id);
             }
-            self.tidy();
+            self.tidy(socket);
             if asked {
                 return receive_into(socket, &mut self.room);
             }
@@ -147,7 +152,7 @@ impl Server {
             }
             None => None,
         };
-        let Finished { sandbox, listeners, bench } = if let Some(made) = prepared {
+        let Finished { sandbox, listeners } = if let Some(made) = prepared {
             made
         } else {
             let blank = begin(home, &kind, &spec.name)?;
@@ -155,7 +160,6 @@ impl Server {
         };
         self.prepared.note(&kind, &spec.name);
         let pid = sandbox.pid;
-        self.benches.push(bench);
         self.sandboxes.insert(spec.id, sandbox);
         Ok((Reply::Created { pid }, listeners))
     }
@@ -169,11 +173,27 @@ impl Server {
     }
 
     /// Takes off and removes what nobody needs any more. Whoever asked has the answer by now, and does not wait for this.
-    fn tidy(&mut self) {
-        self.benches.clear();
-        let ended = std::mem::take(&mut self.ended);
-        if !ended.is_empty() {
-            self.remove_groups(&ended);
+    fn tidy(&mut self, socket: &OwnedFd) {
+        let mut ended = std::mem::take(&mut self.ended);
+        if ended.is_empty() {
+            return;
+        }
+        for sandbox in &mut ended {
+            (sandbox.mounts, sandbox.writable) = (None, None);
+        }
+        if !self.prepared.is_forbidden()
+            && is_asked(socket)
+            && let Ok(Home { parents: Some(parents), handed, .. }) = &mut self.home
+        {
+            handed.take_over(parents, &mut ended);
+        }
+        self.remove_groups(&ended);
+    }
+
+    /// Removes groups that were to be handed over.
+    fn let_go(&mut self) {
+        if let Ok(home) = &mut self.home {
+            home.handed.let_go(home.parents.as_ref());
         }
     }
 
@@ -221,6 +241,7 @@ impl Server {
 
     /// Ends everything: all at once, then the groups.
     fn leave(mut self) {
+        self.let_go();
         let mut sandboxes: Vec<Sandbox> = std::mem::take(&mut self.sandboxes).into_values().collect();
         sandboxes.extend(self.prepared.leave());
         sandboxes.append(&mut self.ended);
@@ -238,8 +259,16 @@ impl Server {
     fn remove_groups(&self, sandboxes: &[Sandbox]) {
         let Ok(Home { parents: Some(parents), .. }) = &self.home else { return };
         let groups: Vec<_> = sandboxes.iter().filter_map(|sandbox| sandbox.group.as_ref()).collect();
-        parents.remove_all(&groups);
+        if !groups.is_empty() {
+            parents.remove_all(&groups);
+        }
     }
+}
+
+/// Whether somebody has asked for something already.
+fn is_asked(socket: &OwnedFd) -> bool {
+    let mut set = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+    poll(&mut set, Some(&NOT_AT_ALL)).is_ok_and(|count| count > 0)
 }
 
 fn end(sandbox: &Sandbox) {

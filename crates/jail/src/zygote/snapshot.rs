@@ -16,7 +16,7 @@ use rustix::mount::{MountFlags, MoveMountFlags, UnmountFlags, mount, move_mount,
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::home::{Rights, WORKSHOP};
-use super::image::{root_layers, usr_layers};
+use super::image::{Bench, root_layers, usr_layers};
 use super::protocol::Image;
 use super::{During as _, Trouble};
 use crate::layer::{Archive, Copy, Stack, walk};
@@ -29,8 +29,8 @@ const PARTS: [(&str, &str); 2] = [("root", ""), ("usr", "usr")];
 
 /// The layer that a sandbox writes to, with what lies below it.
 pub(super) struct Writable {
-    /// Attached nowhere: it lives as long as this.
-    pub(super) mount: OwnedFd,
+    /// Where it lies.
+    pub(super) bench: Bench,
     /// Whether its owners are the same whichever ids the sandbox has.
     pub(super) mapped: bool,
     pub(super) image: Image,
@@ -97,7 +97,8 @@ impl Writable {
     /// Everything that was changed since the image.
     pub(super) fn stacks(&self, rights: Rights) -> io::Result<Vec<Stack>> {
         let below = self.below.iter().map(|frozen| open(&frozen.path)).collect::<io::Result<Vec<_>>>()?;
-        stacks(&std::iter::once(&self.mount).chain(&below).collect::<Vec<_>>(), &self.image, rights)
+        let own = self.bench.open()?;
+        stacks(&std::iter::once(&own).chain(&below).collect::<Vec<_>>(), &self.image, rights)
     }
 }
 
@@ -115,8 +116,11 @@ impl Snapshots {
         if self.kept.contains_key(&id) {
             return Err(io::Error::from_raw_os_error(libc::EEXIST)).during(during);
         }
+        let layer = writable.bench.keep().during(during)?;
+        // A layer that is still in use must not lie below another.
+        drop(writable.bench);
         let path = self.fresh().during(during)?;
-        move_mount(&writable.mount, c"", CWD, &path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during(during)?;
+        move_mount(&layer, c"", CWD, &path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during(during)?;
         let mut layers = vec![Rc::new(Frozen { path })];
         layers.extend(writable.below);
         // A tree that cannot be copied, by its depth for one, can still be stacked.
