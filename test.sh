@@ -425,7 +425,7 @@ in_python() {
     local venv=$1 program=$2
     shift 2
     (cd python && env RINGFENCE_BINARY="$program" RINGFENCE_TEST_LAYOUT="$PWD/../target/inspect-images" \
-        "$venv/bin/python" -m pytest -q -W ignore --show-capture=no -o cache_dir=../target/pytest "$@")
+        "$venv/bin/python" -m pytest -q -W ignore --show-capture=no -p no:cacheprovider "$@")
 }
 
 # Images for tasks of Inspect: a Debian with what its tools and the tasks of inspect_evals use. Made once for all runs of this lane.
