@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak`, `containers` and `serve` are run by hand. It installs what is missing, counts every
+# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak` is run by hand. It installs what is missing, counts every
 # check and test, and ends with the line `N passed, N failed`. A lane whose system is missing fails.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
-LANES=(lint unit sandbox egress docker inspect verify)
+begun=()
+LANES=(lint unit sandbox egress docker serve inspect plugin verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
 INSPECT_VERSION=0.3.285
@@ -16,6 +17,11 @@ GOOGLE_VERSION=3.1.0
 CRYPTOGRAPHY_VERSION=50.0.2
 SECURESYSTEMSLIB_VERSION=1.6.0
 SCHEMATHESIS_VERSION=4.32.5
+MYPY_VERSION=2.4.1
+PYTEST_VERSION=9.2.0
+PYTEST_ASYNCIO_VERSION=1.4.1.post1
+RUFF_VERSION=0.17.4
+TYPES_PYYAML_VERSION=6.0.12.20261103
 # Tests that a plain user runs too, as an expression of grep.
 AS_PLAIN_USER='attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores'
 FUZZ_SECONDS=${FUZZ_SECONDS:-20}
@@ -64,6 +70,49 @@ tests() {
         failed=$((failed + 1))
         printf 'FAILED: %s\n' "$name"
     fi
+}
+
+# pytests NAME COMMAND…: a run of pytest; its own tests are counted. One that is skipped lacks its system, and has failed.
+pytests() {
+    local name=$1 ok bad
+    shift
+    say "$name"
+    "$@" 2>&1 | tee "$log"
+    local status=${PIPESTATUS[0]}
+    ok=$(grep -oE '[0-9]+ passed' "$log" | tail -n 1 | cut -d' ' -f1)
+    bad=$(tail -n 1 "$log" | grep -oE '[0-9]+ (failed|errors?|skipped)' | awk '{n += $1} END {print n + 0}')
+    passed=$((passed + ${ok:-0}))
+    failed=$((failed + bad))
+    if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ] || [ "$((${ok:-0} + bad))" -eq 0 ]; then
+        failed=$((failed + 1))
+        printf 'FAILED: %s\n' "$name"
+    fi
+}
+
+# begin NAME COMMAND…, then finish: tests that run at the same time, for those that wait more than they work.
+begin() {
+    local name=$1 file
+    shift
+    file=$(mktemp)
+    "$@" >"$file" 2>&1 &
+    begun+=("$! $file $name")
+}
+
+finish() {
+    local one pid file name
+    for one in "${begun[@]}"; do
+        read -r pid file name <<<"$one"
+        wait "$pid"
+        tests "$name" told "$?" "$file"
+        rm -f "$file"
+    done
+    begun=()
+}
+
+# told STATUS FILE: what a command said, and how it ended.
+told() {
+    cat "$2"
+    return "$1"
 }
 
 # debian PROGRAM PACKAGE: installs a Debian package when its program is missing and we are root.
@@ -141,10 +190,12 @@ lane_egress() {
     check 'an internet for the tests' cargo build --release -p testnet
     tests 'that internet itself' cargo test --release -p testnet
     tests 'the gateway' cargo test --release -p egress --test gateway --test services
-    tests 'attacks and clients' cargo test --release -p ringfence --test egress
     # The same over the other capture: the guest listens, and relays.
     tests 'the gateway, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p egress --test gateway --test services
-    tests 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
+    check 'attacks, compiled' cargo test --release -p ringfence --test egress --no-run
+    begin 'attacks and clients' env RINGFENCE_ALSO_N2=1 cargo test --release -p ringfence --test egress
+    begin 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
+    finish
     if [ "$(id -u)" -eq 0 ]; then
         tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress
     fi
@@ -162,16 +213,6 @@ lane_docker() {
     own_docker
     if [ -n "$docker_pid" ]; then
         tests 'images from every source' in_docker cargo test --release -p ringfence --test sources
-    fi
-    stop_docker
-}
-
-# Sandboxes that are containers of a daemon: by hand, until it has passed on a clean clone.
-lane_containers() {
-    debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian gzip gzip
-    debian ip iproute2 && debian perl perl && debian pgrep procps && debian busybox busybox-static
-    own_docker
-    if [ -n "$docker_pid" ]; then
         check 'images for containers' docker_images
         check 'an internet for the tests' cargo build --release -p testnet
         tests 'the crate of daemons' in_docker cargo test --release -p docker
@@ -183,8 +224,10 @@ lane_containers() {
             RINGFENCE_USER=agent cargo test --release -p sandbox --test conformance container::
         tests 'attacks from inside a container' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
             cargo test --release -p sandbox --test attacks -- $(skipped)
-        tests "attacks on a container's network" in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
-            cargo test --release -p ringfence --test egress -- addresses answers bytes escapes floods http names tls
+        # One container, also without any network; and one of three services.
+        begin "attacks on a container's network" attacked RINGFENCE_ALSO_N2=1
+        begin "attacks on the network of services" attacked RINGFENCE_SERVICES=3
+        finish
     fi
     stop_docker
 }
@@ -193,6 +236,12 @@ lane_containers() {
 in_docker() {
     env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config" \
         RINGFENCE_DOCKER_TCP="127.0.0.1:$(cat "$docker_place/port")" RINGFENCE_DOCKER_TLS="$docker_place/tls/client" "$@"
+}
+
+# attacked SETTING: attacks on the network of containers.
+attacked() {
+    in_docker env "$1" RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
+        cargo test --release -p ringfence --test egress -- addresses answers bytes escapes floods http names tls
 }
 
 # Attacks that mean something only on the embedded engine: its helper, its images, its bounds of disks, its setuid programs; and two
@@ -329,6 +378,78 @@ lane_inspect() {
     check 'answers of models elsewhere, in logs that Inspect opens' model_logs "$venv"
 }
 
+# The Python package, built and installed as a user does it, in the hands of Inspect.
+lane_plugin() {
+    debian_file /usr/bin/python3 python3 && debian debootstrap debootstrap
+    debian dockerd docker.io && debian docker docker-cli && debian pgrep procps
+    local venv=$PWD/target/inspect-venv
+    check 'Inspect in an environment of its own' inspect_venv "$venv"
+    check 'a wheel with the program inside' install_package "$venv"
+    check 'the package by ruff and mypy' check_package "$venv"
+    check 'images for the package' inspect_images
+    pytests 'the package against a double' in_python "$venv" "$PWD/python/tests/double.py" -m 'not real'
+    pytests 'the package with sandboxes' in_python "$venv" "$venv/bin/ringfence" -m 'not double'
+    own_docker
+    if [ -n "$docker_pid" ]; then
+        pytests "Inspect's own suite on Docker" suite_on_docker "$venv"
+    fi
+    stop_docker
+}
+
+# suite_on_docker VENV: the suite's image is one of the lane's own daemon.
+suite_on_docker() {
+    tar -C target/inspect-rootfs --one-file-system -c . |
+        in_docker docker import --change 'USER agent' --change 'WORKDIR /home/agent' - ringfence/plain || return 1
+    (
+        export TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config"
+        export RINGFENCE_TEST_PROVIDER=docker RINGFENCE_TEST_IMAGE=docker:ringfence/plain
+        in_python "$1" "$1/bin/ringfence" tests/test_self_check.py
+    )
+}
+
+# install_package VENV: the program is compiled in this workspace's own target directory. What tries it is pinned.
+install_package() {
+    "$1/bin/pip" install --quiet "mypy==$MYPY_VERSION" "pytest==$PYTEST_VERSION" "pytest-asyncio==$PYTEST_ASYNCIO_VERSION" \
+        "ruff==$RUFF_VERSION" "types-PyYAML==$TYPES_PYYAML_VERSION" "inspect_evals==$INSPECT_EVALS_VERSION" \
+        "inspect-ai==$INSPECT_VERSION" &&
+        "$1/bin/pip" install --quiet --force-reinstall --no-deps ./python && "$1/bin/ringfence" --version
+}
+
+# check_package VENV
+check_package() {
+    (cd python && "$1/bin/ruff" check --quiet . && "$1/bin/ruff" format --quiet --check . && "$1/bin/mypy" --cache-dir ../target/mypy)
+}
+
+# in_python VENV PROGRAM ARGUMENT…: pytest, with this program as the server.
+in_python() {
+    local venv=$1 program=$2
+    shift 2
+    (cd python && env RINGFENCE_BINARY="$program" RINGFENCE_TEST_LAYOUT="$PWD/../target/inspect-images" \
+        "$venv/bin/python" -m pytest -q -W ignore --show-capture=no -o cache_dir=../target/pytest "$@")
+}
+
+# Images for tasks of Inspect: a Debian with what its tools and the tasks of inspect_evals use. Made once for all runs of this lane.
+inspect_images() {
+    local root=$PWD/target/inspect-rootfs layout=$PWD/target/inspect-images mirror user
+    if [ ! -e "$root.made" ]; then
+        rm -rf --one-file-system "$root"
+        mirror=$(. /etc/os-release && apt-get indextargets --format '$(CODENAME) $(SITE)' 'Identifier: Packages' |
+            sed -n "s/^$VERSION_CODENAME //p" | head -n 1)
+        (. /etc/os-release && debootstrap --variant=minbase --include=curl,git,procps,python-is-python3,python3,python3-pytest \
+            "$VERSION_CODENAME" "$root" $mirror) >"$root.log" 2>&1 || { tail -n 20 "$root.log"; return 1; }
+        rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
+        for user in agent:1000 challenge_user:1001; do
+            echo "${user%:*}:x:${user#*:}:${user#*:}::/home/${user%:*}:/bin/bash" >>"$root/etc/passwd"
+            echo "${user%:*}:x:${user#*:}:" >>"$root/etc/group"
+            mkdir -p "$root/home/${user%:*}" && chown "${user#*:}:${user#*:}" "$root/home/${user%:*}"
+        done
+        mkdir -p "$root/workspace"
+        touch "$root.made"
+    fi
+    [ -e "$layout/index.json" ] && [ "$layout/index.json" -nt python/tests/make_image.py ] && return 0
+    rm -rf "$layout" && python3 python/tests/make_image.py "$root" "$layout"
+}
+
 # compose_files VENV: every Compose file of the package inspect_evals against the table in docs/, and against Inspect's own parser.
 compose_files() {
     local place status=0
@@ -449,15 +570,21 @@ assert versions == ('$CRYPTOGRAPHY_VERSION', '$SECURESYSTEMSLIB_VERSION')" 2>/de
         "securesystemslib==$SECURESYSTEMSLIB_VERSION"
 }
 
-# The HTTP API: the real server with real sandboxes, and requests of others' making from its own document. By hand, until it has passed
-# on a clean clone.
+# The HTTP API: the real server with real sandboxes, with services at a Docker daemon of this lane's own, and requests of others'
+# making from its own document.
 lane_serve() {
     debian setpriv util-linux
-    tests 'the HTTP API' cargo test --release -p serve
     tests 'the HTTP API, with sandboxes' cargo test --release -p ringfence --test serve
     if [ "$(id -u)" -eq 0 ]; then
         tests 'the HTTP API as a plain user' as_plain_user serve
     fi
+    debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian busybox busybox-static
+    own_docker
+    if [ -n "$docker_pid" ]; then
+        check 'images for services' docker_images
+        tests 'the HTTP API, with services' in_docker cargo test --release -p ringfence --test serve_docker
+    fi
+    stop_docker
     debian_file /usr/bin/python3 python3
     local venv=$PWD/target/serve-venv
     check 'Schemathesis in an environment of its own' schemathesis_venv "$venv"

@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
-"""Makes the image of the conformance suite: an OCI layout of a root directory, with a default user that is not root.
+"""Makes the images of the lane, of one root directory, as an OCI layout.
 
-make_image.py ROOTFS LAYOUT [PROGRAM…]: programs of this machine that are added with their libraries where the
-directory lacks them; it must be of the same release.
+make_image.py ROOTFS LAYOUT: the image `plain` has a default user that is not root, as Inspect's conformance suite wants
+it; `tasks` is what the Dockerfiles of the tasks from inspect_evals would make of a Debian.
 """
 
 import gzip
 import hashlib
 import io
 import json
-import re
-import shutil
-import subprocess
+import platform
 import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
-USER = "agent"
-# Devices are the sandbox's own; `odd` is what another lane plants in the same directory.
-LEFT_OUT = ("dev", "odd", "proc", "sys", "run", "tmp")
+IMAGES = {
+    "plain": {"User": "agent", "WorkingDir": "/home/agent"},
+    "tasks": {"User": "root", "WorkingDir": "/workspace"},
+}
+# These are the sandbox's own.
+LEFT_OUT = ("dev", "proc", "sys", "run", "tmp")
 
 
 def blob(layout: Path, content: bytes, kind: str) -> dict[str, Any]:
@@ -28,15 +29,9 @@ def blob(layout: Path, content: bytes, kind: str) -> dict[str, Any]:
     return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content)}
 
 
-def put(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+def directory(tar: tarfile.TarFile, name: str, mode: int) -> None:
     info = tarfile.TarInfo(name)
-    info.size, info.mode = len(content), mode
-    tar.addfile(info, io.BytesIO(content))
-
-
-def directory(tar: tarfile.TarFile, name: str, mode: int, owner: int = 0) -> None:
-    info = tarfile.TarInfo(name)
-    info.type, info.mode, info.uid, info.gid = tarfile.DIRTYPE, mode, owner, owner
+    info.type, info.mode = tarfile.DIRTYPE, mode
     tar.addfile(info)
 
 
@@ -53,50 +48,34 @@ def base(root: Path) -> bytes:
     return buffer.getvalue()
 
 
-def additions(root: Path, programs: list[str]) -> bytes:
-    """The user, and programs that are missing."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        passwd = (root / "etc/passwd").read_text() + f"{USER}:x:1000:1000::/home/{USER}:/bin/bash\n"
-        put(tar, "etc/passwd", passwd.encode())
-        put(tar, "etc/group", ((root / "etc/group").read_text() + f"{USER}:x:1000:\n").encode())
-        directory(tar, f"home/{USER}", 0o755, 1000)
-        wanted = [found for found in map(shutil.which, programs) if found and not (root / found.lstrip("/")).exists()]
-        libraries = [
-            line for found in wanted for line in subprocess.run(["ldd", found], capture_output=True).stdout.split()
-        ]
-        for path in {*wanted, *(word.decode() for word in libraries if re.match(rb"/(usr/)?lib/", word))}:
-            # Where `lib` is a link in the directory, the file goes to where the link leads.
-            name = path.lstrip("/") if path.startswith("/usr/") else f"usr{path}"
-            if not (root / name).exists():
-                put(tar, name, Path(path).read_bytes(), 0o755)
-    return buffer.getvalue()
+def manifest(layout: Path, name: str, layer: bytes, packed: dict[str, Any]) -> dict[str, Any]:
+    """One image of the layer, as the index names it."""
+    config = {
+        "architecture": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()],
+        "os": "linux",
+        "config": {**IMAGES[name], "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    content = {
+        "schemaVersion": 2,
+        "mediaType": kind,
+        "config": blob(layout, json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
+        "layers": [packed],
+    }
+    entry = blob(layout, json.dumps(content).encode(), kind)
+    return {**entry, "annotations": {"org.opencontainers.image.ref.name": name}}
 
 
 def main() -> None:
     root, layout = Path(sys.argv[1]), Path(sys.argv[2])
     (layout / "blobs/sha256").mkdir(parents=True, exist_ok=True)
-    layers = [base(root), additions(root, sys.argv[3:])]
-    packed = [
-        blob(layout, gzip.compress(layer, 1, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip")
-        for layer in layers
-    ]
-    config = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"User": USER, "WorkingDir": f"/home/{USER}", "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/bin"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]},
-    }
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": blob(layout, json.dumps(config).encode(), "application/vnd.oci.image.config.v1+json"),
-        "layers": packed,
-    }
-    entry = blob(layout, json.dumps(manifest).encode(), manifest["mediaType"])  # type: ignore[arg-type]
-    entry["annotations"] = {"org.opencontainers.image.ref.name": "latest"}
-    (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+    layer = base(root)
+    packed = blob(layout, gzip.compress(layer, 1, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip")
+    manifests = [manifest(layout, name, layer, packed) for name in IMAGES]
     (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    # Last: without it there is no image.
+    (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": manifests}))
 
 
 if __name__ == "__main__":

@@ -12,13 +12,19 @@ from inspect_ai.tool import Tool, tool
 MODEL = "mockllm/model"
 
 
-def says(*calls: tuple[str, dict[str, Any]]) -> Model:
-    """A model that makes these calls in order, for each sample anew: it counts the answers so far."""
+def says(*calls: tuple[str, dict[str, Any]], otherwise: str | None = None) -> Model:
+    """A model that makes these calls in order, for each sample anew: it counts the answers so far.
+
+    `otherwise` is what it says to whoever asks it without tools, such as a scorer.
+    """
 
     def next_output(input: list[Any], tools: Any, choice: Any, config: Any) -> ModelOutput:
         done = sum(1 for message in input if message.role == "tool")
         name, arguments = calls[min(done, len(calls) - 1)]
-        output = ModelOutput.for_tool_call(MODEL, name, arguments)
+        if otherwise is not None and not tools:
+            output = ModelOutput.from_content(MODEL, otherwise)
+        else:
+            output = ModelOutput.for_tool_call(MODEL, name, arguments)
         # Without it, the mock downloads a tokenizer.
         output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
         return output

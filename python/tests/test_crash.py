@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import needs_ringfence
 
-pytestmark = needs_ringfence
+pytestmark = pytest.mark.real
 
 HERE = Path(__file__).parent
 
@@ -100,7 +99,6 @@ def test_a_killed_python_takes_its_sandboxes_along() -> None:
     os.kill(said["server"], signal.SIGTERM)
 
 
-@pytest.mark.xfail(reason="`serve --exit-when-idle` takes the place that it keeps for the next connection for one")
 def test_the_server_of_a_killed_python_ends() -> None:
     child = start(KILLED_PYTHON, "0")
     assert child.stdout

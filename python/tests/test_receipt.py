@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import needs_ringfence
 from inspect_ai.log import read_eval_log
 from inspect_ai.tool import bash
 from scripted import DONE, ours, run, says
@@ -13,7 +12,7 @@ from scripted import DONE, ours, run, says
 from inspect_ringfence import _server, approval_preset
 
 
-@needs_ringfence
+@pytest.mark.real
 def test_log_and_receipt_are_accepted_and_changes_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = os.environ["RINGFENCE_BINARY"]
     monkeypatch.setenv("RINGFENCE_SIGNING_KEY", str(tmp_path / "key"))

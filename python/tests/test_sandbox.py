@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
-from conftest import is_real
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.util import (
     OutputLimitExceededError,
@@ -17,8 +16,6 @@ from inspect_ai.util import (
 from inspect_ai.util._sandbox.limits import override_sandbox_output_limit
 
 from inspect_ringfence import RingfenceSandboxEnvironment, _server
-
-only_double = pytest.mark.skipif(is_real(), reason="the double's own words")
 
 
 @pytest.fixture
@@ -55,7 +52,7 @@ async def test_time_and_output_have_limits_read_at_call_time(box: SandboxEnviron
     assert len(await box.read_file("long")) == 11
 
 
-@only_double
+@pytest.mark.double
 async def test_users_that_cannot_be_had(box: SandboxEnvironment) -> None:
     assert "nobody-knows" in (await box.exec(["id"], user="nobody-knows")).stderr
     with pytest.raises(SandboxUserUnsupportedError):

@@ -5,6 +5,7 @@ mod evals;
 mod gateways;
 mod models;
 mod proc;
+mod providers;
 mod redaction;
 mod sandboxes;
 mod table;
@@ -48,6 +49,13 @@ enum Benchmark {
     /// Evaluations, their time and memory, against Inspect (if `./test.sh inspect` has installed it)
     Eval {
         /// Fewer samples and one round
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Ringfence as a sandbox provider of Inspect, against its own: local, and docker where a daemon and Compose v2 are there
+    /// (`./test.sh inspect` installs the package and makes the image)
+    Inspect {
+        /// Fewer rounds and samples: ends within two minutes, without docker within one
         #[arg(long)]
         quick: bool,
     },
@@ -100,6 +108,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             Box::new(wait_for(daemons::compare(if quick { daemons::QUICK } else { daemons::FULL }))?)
         }
         Benchmark::Eval { quick } => Box::new(evals::compare(if quick { evals::QUICK } else { evals::FULL })?),
+        Benchmark::Inspect { quick } => {
+            Box::new(providers::compare(if quick { providers::QUICK } else { providers::FULL })?)
+        }
         Benchmark::Models { quick } => Box::new(models::compare(if quick { models::QUICK } else { models::FULL })?),
         Benchmark::Redact { quick } => {
             Box::new(redaction::compare(if quick { redaction::QUICK } else { redaction::FULL })?)

@@ -28,6 +28,9 @@ pub(crate) struct ServeArguments {
     /// Sandboxes that one client may have at the same time
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = parse_count)]
     pub(crate) max_sandboxes: usize,
+    /// Connections at the same time, `WebSockets` too; of several tokens none has more than half of them
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse_count)]
+    pub(crate) max_connections: usize,
     /// Whom the gateway asks for names, instead of this host's resolver
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) dns_upstream: Option<SocketAddr>,

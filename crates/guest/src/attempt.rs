@@ -25,6 +25,8 @@ pub(crate) fn run(attempt: &Attempt) -> ! {
     match attempt {
         Attempt::SendFile { path, limit } => exit_now(files::outcome(files::send(path, *limit))),
         Attempt::TakeFile { path, permissions } => exit_now(files::outcome(files::take(path, *permissions))),
+        Attempt::ListFiles { path } => exit_now(files::outcome(files::list(path))),
+        Attempt::StatFile { path } => exit_now(files::outcome(files::stat(path))),
         _ => {}
     }
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
@@ -72,8 +74,10 @@ fn perform(attempt: &Attempt) -> io::Result<Attempted> {
         Attempt::OpenFiles { count } => Ok(limits::open_files(*count)),
         Attempt::Fill { directory, bytes } => limits::fill(directory, *bytes),
         Attempt::Files { directory, count } => Ok(limits::files(directory, *count)),
-        // Done by `run`: their answer is the file itself.
-        Attempt::SendFile { .. } | Attempt::TakeFile { .. } => Ok(Attempted::Refused(libc::EINVAL)),
+        // Done by `run`: their answer is the file itself, or what is there.
+        Attempt::SendFile { .. } | Attempt::TakeFile { .. } | Attempt::ListFiles { .. } | Attempt::StatFile { .. } => {
+            Ok(Attempted::Refused(libc::EINVAL))
+        }
     }
 }
 

@@ -200,19 +200,39 @@ pub(crate) fn stat(path: &str) -> Result<Option<Stat>, Failure> {
 const ENTRIES_PER_FRAME: usize = 512;
 const MAX_ENTRIES: usize = 100_000;
 
+/// Opens a directory to look at what is in it.
+pub(crate) fn open_directory(path: &str) -> Result<OwnedFd, Failure> {
+    check_path(path)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    openat(CWD, path, flags, Mode::empty()).map_err(|errno| Failure::from_errno(errno, path))
+}
+
 /// What is in a directory, in parts.
 pub(crate) fn list(id: u32, path: &str, outbox: &mut Outbox) -> Result<(), Failure> {
-    check_path(path)?;
-    let failed = |errno: Errno| Failure::from_errno(errno, path);
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let directory = openat(CWD, path, flags, Mode::empty()).map_err(failed)?;
-    send_entries(id, &directory, path, outbox)
+    send_entries(id, &open_directory(path)?, path, outbox)
 }
 
 /// The entries of a directory that is open.
 pub(crate) fn send_entries(id: u32, directory: &OwnedFd, path: &str, outbox: &mut Outbox) -> Result<(), Failure> {
-    let failed = |errno: Errno| Failure::from_errno(errno, path);
     let mut entries = Vec::new();
+    each_entry(directory, path, |entry| {
+        entries.push(entry);
+        if entries.len() == ENTRIES_PER_FRAME {
+            outbox.in_order(&Guest::Entries { id, entries: std::mem::take(&mut entries), last: false });
+        }
+        Ok(())
+    })?;
+    outbox.in_order(&Guest::Entries { id, entries, last: true });
+    Ok(())
+}
+
+/// Every entry of a directory that is open, one after the other.
+pub(crate) fn each_entry(
+    directory: &OwnedFd,
+    path: &str,
+    mut each: impl FnMut(Entry) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = |errno: Errno| Failure::from_errno(errno, path);
     let mut count = 0;
     for entry in Dir::read_from(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -226,11 +246,7 @@ pub(crate) fn send_entries(id: u32, directory: &OwnedFd, path: &str, outbox: &mu
         }
         // It may be gone meanwhile.
         let Ok(raw) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        entries.push(Entry { name: name.to_bytes().to_vec(), stat: stat_of(&raw) });
-        if entries.len() == ENTRIES_PER_FRAME {
-            outbox.in_order(&Guest::Entries { id, entries: std::mem::take(&mut entries), last: false });
-        }
+        each(Entry { name: name.to_bytes().to_vec(), stat: stat_of(&raw) })?;
     }
-    outbox.in_order(&Guest::Entries { id, entries, last: true });
     Ok(())
 }

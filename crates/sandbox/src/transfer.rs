@@ -3,7 +3,7 @@
 //! The guest itself reads and writes as root inside. For anybody else it has a child do it, as it has a child try what a
 //! probe asks for (`guest/src/attempt/files.rs`): then the kernel says what that user may.
 
-use wire::{Attempt, FailureKind, Host, Outcome, Stream, TransferFailure, User, WriteMode};
+use wire::{Attempt, Entry, FailureKind, Host, Outcome, Stat, Stream, TransferFailure, User, WriteMode};
 
 use crate::operation::{Event, Input, Running};
 use crate::sandbox::Sandbox;
@@ -11,6 +11,9 @@ use crate::session::SessionError;
 
 /// The most that is kept of what a child says of its failure.
 const MAX_MESSAGE: usize = 1024;
+/// The most entries of a directory, and bytes that they may be together: a name of 255 bytes and what is there, each.
+const MAX_ENTRIES: usize = 100_000;
+const MAX_LISTING: u64 = 32 << 20;
 
 impl Sandbox {
     /// Reads a regular file of at most `limit` bytes, a chunk at a time.
@@ -35,6 +38,38 @@ impl Sandbox {
             }
         })?;
         Ok(Writing { input: running.input(), running, sent: 0, said: Vec::new() })
+    }
+
+    /// What is in a directory, with the rights of a user.
+    pub async fn list_as(&self, path: &str, user: User) -> Result<Vec<Entry>, SessionError> {
+        if user == User::Default {
+            return self.list(path).await;
+        }
+        let said = self.said_by(Attempt::ListFiles { path: path.to_owned() }, user, MAX_LISTING).await?;
+        Entry::decode_all(&said, MAX_ENTRIES).ok_or_else(something_else)
+    }
+
+    /// What is at a path, a link itself, with the rights of a user; `None` where there is nothing.
+    pub async fn stat_as(&self, path: &str, user: User) -> Result<Option<Stat>, SessionError> {
+        if user == User::Default {
+            return self.stat(path).await;
+        }
+        match self.said_by(Attempt::StatFile { path: path.to_owned() }, user, 64).await {
+            Ok(said) => Stat::decode(&said).map(Some).ok_or_else(something_else),
+            Err(SessionError::Failed { kind: FailureKind::NotFound, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Everything that a child of this user says, which is never more than `limit` bytes.
+    async fn said_by(&self, attempt: Attempt, user: User, limit: u64) -> Result<Vec<u8>, SessionError> {
+        let running = self.session().begin(|id| Host::Attempt { id, attempt, user, timeout_ms: u64::MAX })?;
+        let mut reading = Reading { running, left: limit, said: Vec::new() };
+        let mut all = Vec::new();
+        while let Some(bytes) = reading.next().await? {
+            all.extend(bytes);
+        }
+        Ok(all)
     }
 }
 

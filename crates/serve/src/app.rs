@@ -20,8 +20,10 @@ use crate::workshop::Workshop;
 pub struct Limits {
     /// Sandboxes of one owner at the same time.
     pub sandboxes: usize,
-    /// Connections at the same time.
+    /// Connections of all owners at the same time, `WebSockets` too. One of several owners has at most half of them.
     pub connections: usize,
+    /// Connections beside those that have not yet said who they are.
+    pub strangers: usize,
     /// Sessions of one owner at the same time.
     pub sessions: usize,
     /// Names of one owner that wait for a decision.
@@ -37,6 +39,7 @@ impl Default for Limits {
         Self {
             sandboxes: 256,
             connections: 1024,
+            strangers: 256,
             sessions: 64,
             approvals: 256,
             records: 10_000,
@@ -51,7 +54,7 @@ pub(crate) struct App {
     pub(crate) limits: Limits,
     pub(crate) sandboxes: Sandboxes,
     pub(crate) sessions: Sessions,
-    pub(crate) networks: Networks,
+    pub(crate) networks: Arc<Networks>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) makers: Makers,
     pub(crate) proofs: Proofs,
@@ -69,7 +72,7 @@ impl App {
             workshop,
             sandboxes: Sandboxes::default(),
             sessions: Sessions::default(),
-            networks: Networks::new(settings, Arc::clone(&approvals)),
+            networks: Arc::new(Networks::new(settings, Arc::clone(&approvals))),
             approvals,
             makers: Makers::default(),
             proofs: Proofs::default(),

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use profile::{Egress, Plan, Problems, Profile, Refusal};
+use stack::Blueprint;
+use verify::Subject;
 
 use crate::api::SandboxWish;
 
@@ -25,7 +27,7 @@ pub enum Obstacle {
 
 /// One container of a sandbox, before it is made.
 pub struct ServicePart {
-    /// What kind of sandbox it is; `None` is a process of the host itself (H0).
+    /// What kind of sandbox it is, where it is not started with others; else `None` is a process of the host itself (H0).
     pub kind: Option<Arc<dyn sandbox::Kind>>,
     /// What may leave it.
     pub egress: Egress,
@@ -49,6 +51,10 @@ pub struct Made {
     pub default: String,
     /// The containers, by name; never empty.
     pub services: BTreeMap<String, ServicePart>,
+    /// How they are started where they are several: each of them is one of `services` too.
+    pub blueprint: Option<Blueprint>,
+    /// What is to be proven of the plan, with the service's name where there are several; empty where it has no wall.
+    pub subjects: Vec<(Option<String>, Subject)>,
     /// Whether names that no rule lists are put before a person.
     pub asks: bool,
     /// What must stay while the sandbox lives, such as the image's layers.

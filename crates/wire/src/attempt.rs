@@ -156,6 +156,18 @@ pub enum Attempt {
         /// Permission bits of a new file.
         permissions: u32,
     },
+    /// Say what is in a directory: one [`Entry`](crate::Entry) after the other on standard output. Failures are told as
+    /// those of `SendFile`.
+    ListFiles {
+        /// Which.
+        path: String,
+    },
+    /// Say what is at a path, a link itself: a [`Stat`](crate::Stat) on standard output. Failures are told as those of
+    /// `SendFile`.
+    StatFile {
+        /// Where.
+        path: String,
+    },
 }
 
 /// Why a transfer by a child failed: kinds as exit codes.

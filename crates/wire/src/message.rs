@@ -382,6 +382,22 @@ pub struct Stat {
     pub permissions: u32,
 }
 
+impl Stat {
+    /// As it travels by itself, where a child of the guest's says it.
+    pub fn encode(&self) -> Vec<u8> {
+        // Plain records into a growing buffer cannot fail; nothing would be read as no answer.
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    /// What travelled; `None` for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((stat, [])) => Some(stat),
+            _ => None,
+        }
+    }
+}
+
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -389,6 +405,27 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// What is there.
     pub stat: Stat,
+}
+
+impl Entry {
+    /// As it travels by itself, where a child of the guest's says it.
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    /// One after the other; `None` where there is anything else, or more than `most`.
+    pub fn decode_all(mut bytes: &[u8], most: usize) -> Option<Vec<Self>> {
+        let mut all = Vec::new();
+        while !bytes.is_empty() {
+            let (entry, rest) = postcard::take_from_bytes(bytes).ok()?;
+            if all.len() == most {
+                return None;
+            }
+            all.push(entry);
+            bytes = rest;
+        }
+        Some(all)
+    }
 }
 
 /// What the guest says. The host believes none of it.

@@ -12,7 +12,8 @@ from inspect_ai.approval import Approval, ApprovalPolicy, Approver, auto_approve
 from inspect_ai.model import ChatMessage, ChatMessageAssistant
 from inspect_ai.tool import ToolCall, ToolCallView
 
-from ._catalogue import affordance, is_named
+from . import _samples
+from ._catalogue import is_named
 from ._wish import MAX_TEXT
 
 Preset = Literal["ci", "dev", "prod"]
@@ -27,7 +28,7 @@ def preset(preset: str) -> Approver:
     async def approve(message: str, call: ToolCall, view: ToolCallView, history: list[ChatMessage]) -> Approval:
         if _is_second_of_a_turn(call, history):
             return Approval(decision="reject", explanation="only the first call of a turn is made")
-        tool = affordance(call.function)
+        tool = _samples.called(call.function)
         if preset == "ci" or not (tool.sensitive or tool.outside):
             return Approval(decision="approve", explanation=f"preset {preset}")
         # Arguments may hold secrets, and explanations are kept: the name is enough.

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from inspect_ai._util.registry import registry_find
+from inspect_ai._util.registry import registry_find, registry_info
+from inspect_ai.tool import ToolInfo
+
+from ._looks import is_as_inspects
 
 Runs = Literal["sandbox", "host", "provider"]
 
@@ -51,30 +54,39 @@ _KNOWN = {
 }
 
 
-def affordance(name: str, registered: str | None = None) -> Affordance:
-    """What a tool is. `registered` is its name in Inspect's registry, where it is known."""
+_OURS = ("inspect_ai", "inspect_ringfence")
+
+
+def affordance(name: str, registered: str | None = None, shown: ToolInfo | None = None) -> Affordance:
+    """What a tool is. `registered` is its name in Inspect's registry, `shown` what a model is told of it, if known."""
     # In registries, tools of packages have the package before their name; Inspect's own have none in logs.
     package, _, _ = (registered or name).rpartition("/")
     short = name.rpartition("/")[2]
-    ours = package in ("", "inspect_ai", "inspect_ringfence") and not _is_shadowed(short)
-    if ours and short in _KNOWN:
+    is_inspects = package in _OURS if package else not _is_another(short, registered is not None, shown)
+    if is_inspects and short in _KNOWN:
         return _KNOWN[short]
-    if ours and short.startswith("web_browser"):
+    if is_inspects and short.startswith("web_browser"):
         return Affordance(short, "sandbox", 1, sensitive=True)
-    if ours and short.startswith("transfer_to_"):
+    if is_inspects and short.startswith("transfer_to_"):
         # A handoff: the other agent's tools are judged when its model is asked.
         return Affordance(short, "host", 1)
     return Affordance(short, "host", 1, outside=True)
 
 
-def _is_shadowed(name: str) -> bool:
-    """Whether somebody registered another tool under the name of one of Inspect's: then nobody knows which is meant."""
-
-    def is_other(kind: str, full: str) -> bool:
-        package, _, short = full.rpartition("/")
-        return kind == "tool" and short == name and package not in ("inspect_ai", "inspect_ringfence")
-
-    return bool(registry_find(lambda info: is_other(info.type, info.name)))
+def _is_another(name: str, is_registered: bool, shown: ToolInfo | None) -> bool:
+    """Whether a tool under the name of one of Inspect's is, or may be, somebody else's."""
+    packages = {
+        full.rpartition("/")[0]
+        for full in (registry_info(one).name for one in registry_find(lambda info: info.type == "tool"))
+        if full.rpartition("/")[2] == name
+    }
+    # One from the task's own file has no package before its name, as Inspect's have none in logs.
+    if "" in packages:
+        return True
+    if is_registered or packages <= set(_OURS):
+        return False
+    # Packages are loaded whole, with tools that a task has nothing to do with. What the model is told decides.
+    return shown is None or not is_as_inspects(shown)
 
 
 def is_named(name: str, patterns: tuple[str, ...]) -> bool:

@@ -11,6 +11,7 @@ from inspect_ai.util import ComposeConfig
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from ._profile import Profile
+from ._standin import stand_in
 from ._wish import DEFAULT_PROFILE, MAX_TEXT, Wish
 
 COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
@@ -32,7 +33,7 @@ class RingfenceConfig(BaseModel):
     compose: str | None = None
     """Path of a Compose file."""
     image: str | None = None
-    """Such as `oci:PATH`, `docker:NAME`, `dir:PATH` or `host`."""
+    """Such as `oci:PATH`, `docker:NAME`, `dir:PATH` or `host`. Beside a Compose file it stands for what that builds."""
     provider: str | None = None
     """Such as `container` (the embedded engine) or `docker`."""
     allow_domains: tuple[str, ...] | None = None
@@ -61,7 +62,10 @@ class RingfenceConfig(BaseModel):
 
 def resolve(config: BaseModel | str | None, directory: str | None = None) -> Wish:
     """From what a task names to what the server is asked for. `directory` is where relative paths begin."""
-    base = Path(directory) if directory else Path.cwd()
+    return stand_in(_named(config, Path(directory) if directory else Path.cwd()))
+
+
+def _named(config: BaseModel | str | None, base: Path) -> Wish:
     if config is None:
         return _from_environment(Wish(profile=DEFAULT_PROFILE, stated=False))
     if isinstance(config, RingfenceConfig):
@@ -105,7 +109,12 @@ def _from_document(path: Path) -> Wish:
     for tool in tools if isinstance(tools, list) else []:
         if isinstance(tool, dict) and tool.get("runs") in ("host", "provider") and isinstance(tool.get("name"), str):
             trusted.append(tool["name"])
-    return Wish(profile=Profile.parse(stated), document=(text, str(path)), trust_host_tools=tuple(trusted))
+    return Wish(
+        profile=Profile.parse(stated),
+        document=(text, str(path)),
+        has_image="image" in content,
+        trust_host_tools=tuple(trusted),
+    )
 
 
 def _from_model(config: RingfenceConfig, base: Path) -> Wish:
@@ -136,6 +145,9 @@ def _from_environment(wish: Wish) -> Wish:
         name.strip() for name in os.environ.get("RINGFENCE_TRUST_HOST_TOOLS", "").split(",") if name.strip()
     )
     wish = wish.with_(trust_host_tools=wish.trust_host_tools + trusted)
+    image = os.environ.get("RINGFENCE_IMAGE", "").strip()
+    if image and wish.image is None and not wish.has_image:
+        wish = wish.with_(image=image)
     named = {
         name: Profile.parse(os.environ[name])
         for name in ("RINGFENCE_PROFILE", "INSPECT_PROFILE")

@@ -83,7 +83,8 @@ class RingfenceHooks(Hooks):
         if wish is None:
             return
         run = self._run(data.eval_id or "", wish)
-        tools = [affordance(tool.name) for tool in data.tools]
+        tools = [affordance(tool.name, shown=tool) for tool in data.tools]
+        _samples.show(data.sample_id, tools)
         try:
             judge(wish, tools)
         except Refused as error:

@@ -100,6 +100,7 @@ class RingfenceSandboxEnvironment(SandboxEnvironment):
                 "provider": made.get("plan", {}).get("provider"),
                 "services": services,
                 "residual": made.get("plan", {}).get("residual"),
+                "stands_for": wish.stands_for,
             },
             source=SOURCE,
         )

@@ -30,12 +30,16 @@ class Wish:
     """Text and directory of a Compose file."""
     network: dict[str, list[str]] = field(default_factory=dict)
     """Network rules of a profile without a document."""
+    has_image: bool = False
+    """Whether the document names an image."""
     image: str | None = None
     provider: str | None = None
     approval: str | None = None
     justification: str | None = None
     verify: str = "off"
     trust_host_tools: tuple[str, ...] = ()
+    stands_for: dict[str, Any] | None = None
+    """Of a docker task whose image was named: what the image stands for, and what was left out."""
 
     def with_(self, **changes: Any) -> Wish:
         """The same with some fields changed."""

@@ -33,6 +33,7 @@ mod sandboxes_docker;
 mod score;
 mod score_line;
 mod serve;
+mod serve_services;
 mod serve_workshop;
 mod services;
 mod set;

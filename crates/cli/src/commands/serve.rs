@@ -82,7 +82,8 @@ async fn serve(arguments: &ServeArguments, place: Place, printer: &mut Printer) 
     if let Err(error) = announce(arguments, &bound, printer) {
         return failed(&error, Exit::Input, printer);
     }
-    let limits = Limits { sandboxes: arguments.max_sandboxes, ..Limits::default() };
+    let limits =
+        Limits { sandboxes: arguments.max_sandboxes, connections: arguments.max_connections, ..Limits::default() };
     let network = egress::Settings { upstream: arguments.dns_upstream, ..egress::Settings::default() };
     let stop = async {
         tokio::select! {

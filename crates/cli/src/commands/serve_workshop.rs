@@ -11,10 +11,11 @@ use profile::{Approval, Document, Egress, Facts, Overrides, Plan, Problem, Probl
 use receipt::SigningKey;
 use sandbox::StartError;
 use serve::{Made, Obstacle, ReceiptObstacle, SandboxWish, ServicePart, Workshop};
+use verify::Subject;
 
 use super::container::{self, Found};
 use super::receipts::{Place, place};
-use super::{docker, exec, input};
+use super::{docker, exec, input, serve_services};
 
 /// How long the host is believed to be as it was: probing it costs more than a sandbox.
 const FACTS: Duration = Duration::from_mins(1);
@@ -40,11 +41,11 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-fn problem(origin: &str, problem: Problem) -> Obstacle {
+pub(super) fn problem(origin: &str, problem: Problem) -> Obstacle {
     Obstacle::Problems(Problems { origin: origin.to_owned(), problems: vec![problem] })
 }
 
-fn started(error: &StartError) -> Obstacle {
+pub(super) fn started(error: &StartError) -> Obstacle {
     match error {
         StartError::Mount { .. } => problem("mounts", Problem::new(chain(error))),
         _ => Obstacle::Unavailable(chain(error)),
@@ -75,10 +76,6 @@ fn document(wish: &SandboxWish) -> Result<(Document, Option<Profile>), Obstacle>
             problem("profile", Problem::new(error.to_string()).hint(hint))
         })?),
     };
-    if wish.compose.is_some() {
-        let said = Problem::new("sandboxes of Compose files are not served yet");
-        return Err(problem("compose", said.hint("send a profile document with an image")));
-    }
     match (&wish.document, profile) {
         (Some(text), profile) => {
             let origin = wish.origin.as_deref().unwrap_or("the document");
@@ -106,18 +103,22 @@ fn approval(wish: &SandboxWish, document: &Document) -> Result<(Option<Approval>
 
 impl Workshop for Bench {
     fn prepare(&self, wish: &SandboxWish) -> Result<Made, Obstacle> {
-        let (document, profile) = document(wish)?;
-        let provider = match &wish.provider {
+        let (mut document, profile) = document(wish)?;
+        let stated = match &wish.provider {
             None => None,
             Some(name) => Some(name.parse::<Provider>().map_err(|error| {
                 let known = Provider::ALL.map(|provider| provider.to_string()).join(", ");
                 problem("provider", Problem::new(error.to_string()).hint(format!("providers are: {known}")))
             })?),
         };
+        // A Compose file means Docker.
+        let provider = stated.or(wish.compose.as_ref().map(|_| Provider::Docker));
         let (approval, asks) = approval(wish, &document)?;
+        let requested = profile.unwrap_or(document.profile.value);
+        let mut services = serve_services::of(wish, &mut document, (profile, provider))?;
         let environment = input::environment()?;
         let facts = self.facts(&document, provider);
-        let planned = |image: Option<String>| -> Result<(Request, Plan), Obstacle> {
+        let planned = |document: &Document, image: Option<String>| -> Result<(Request, Plan), Obstacle> {
             let overrides = Overrides {
                 profile,
                 sandbox: provider,
@@ -131,19 +132,31 @@ impl Workshop for Bench {
             Ok((request, plan))
         };
         // What is refused anyway is not fetched first.
-        let (_, plan) = planned(wish.image.clone())?;
+        let (_, plan) = planned(&document, wish.image.clone())?;
+        let asks = |plan: &Plan| asks || plan.approval == Some(Approval::Dev);
+        if let Some(services) = &mut services {
+            services.open(&mut document, Pull::default()).map_err(|error| started(&error))?;
+            let (request, mut plan) = planned(&document, None)?;
+            services.annotate(&mut plan);
+            let asks = asks(&plan);
+            return serve_services::made(services, &request, plan, (requested, asks));
+        }
         // A sandbox without the services that its plan has would be less than the plan says.
         if !plan.services.is_empty() || plan.provider_config.is_some() {
-            let said = Problem::new("sandboxes with services or a Compose file are not served yet");
-            return Err(problem(&document.origin, said.hint("leave them out, or run the task with `ringfence eval`")));
+            let said = Problem::new(format!("services are not served with `sandbox: {}`", plan.provider));
+            return Err(problem(&document.origin, said.hint("say `provider: docker`, or leave them out")));
         }
         let opened = container::open_image(&document, wish.image.as_deref(), (plan.provider, Pull::default()));
         let (name, image) = opened.map_err(|error| {
             error.either(|error| problem("image", Problem::new(chain(&error))), |error| started(&error))
         })?;
-        let (request, plan) = planned(name)?;
+        let (request, plan) = planned(&document, name)?;
         let kind = container::kind(&request, &plan, image.as_ref(), crate::args::CaptureBy::Passed)
             .map_err(|error| started(&error))?;
+        let subject = kind.clone().map(|kind| {
+            let (plan, offered) = (plan.clone(), plan.affordances.clone());
+            (None, Subject { requested, plan, kind, offered })
+        });
         let config = image.as_ref().map(Found::config).unwrap_or_default();
         let part = ServicePart {
             kind,
@@ -154,11 +167,13 @@ impl Workshop for Bench {
             image: plan.image.as_ref().map_or_else(|| "host".to_owned(), |image| image.reference.clone()),
         };
         Ok(Made {
-            requested: profile.unwrap_or(document.profile.value),
-            asks: asks || plan.approval == Some(Approval::Dev),
+            requested,
+            asks: asks(&plan),
             plan,
             default: ONLY.into(),
             services: BTreeMap::from([(ONLY.to_owned(), part)]),
+            blueprint: None,
+            subjects: subject.into_iter().collect(),
             held: Box::new(image),
         })
     }

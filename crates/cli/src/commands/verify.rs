@@ -84,7 +84,7 @@ fn bar() -> Option<ProgressBar> {
 }
 
 /// What is proven one after the other: the sandbox, or those of all services.
-type Subjects = Vec<(Option<String>, Subject)>;
+pub(super) type Subjects = Vec<(Option<String>, Subject)>;
 
 /// What the arguments ask to be proven, and its plan on this host.
 fn prepare(arguments: &ProveArguments) -> Result<(Subjects, Option<Found>), Obstacle> {
@@ -121,7 +121,7 @@ fn prepare(arguments: &ProveArguments) -> Result<(Subjects, Option<Found>), Obst
 
 /// Each service is proven in a sandbox of its own: the default one, which is first, with the sample's phases, every other one
 /// with its own network.
-fn of_services(requested: Profile, plan: &Plan, kinds: Vec<(String, Arc<dyn sandbox::Kind>)>) -> Subjects {
+pub(super) fn of_services(requested: Profile, plan: &Plan, kinds: Vec<(String, Arc<dyn sandbox::Kind>)>) -> Subjects {
     let subject = |number: usize, (name, kind): (String, Arc<dyn sandbox::Kind>)| {
         let mut plan = plan.clone();
         let own = plan.services.remove(&name);

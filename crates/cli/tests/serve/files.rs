@@ -81,6 +81,34 @@ fn files_are_read_and_written_with_their_users_rights() {
     server.get(&files(&id, "?path=/etc/passwd&user=nobody-at-all")).problem(422, "unsupported_user");
 }
 
+#[test]
+fn directories_are_listed_and_looked_at_with_their_users_rights() {
+    let server = Server::socket(&[]);
+    let id = server.sandbox();
+    // A plain user's sandboxes have one user only.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    server.exec(&id, &json!({"argv": ["sh", "-c", "mkdir -m 700 /tmp/hidden; echo answer > /tmp/hidden/answers"]}));
+    let as_user = "&user=1000:1000";
+    assert_eq!(server.get(&files(&id, "/stat?path=/tmp/hidden/answers")).ok(200)["size"], 7);
+    server.get(&files(&id, &format!("/list?path=/tmp/hidden{as_user}"))).problem(403, "permission_denied");
+    server.get(&files(&id, &format!("/stat?path=/tmp/hidden/answers{as_user}"))).problem(403, "permission_denied");
+    // What it may see is the same that root sees, links themselves and many entries too.
+    let script =
+        "mkdir /tmp/open; cd /tmp/open; for n in $(seq 3000); do : > file-with-a-long-name-$n; done; ln -s a link";
+    server.exec(&id, &json!({"argv": ["sh", "-c", script]}));
+    let listed = server.get(&files(&id, &format!("/list?path=/tmp/open{as_user}"))).ok(200);
+    assert_eq!(listed, server.get(&files(&id, "/list?path=/tmp/open")).ok(200));
+    assert_eq!(listed["entries"].as_array().unwrap().len(), 3001);
+    let link = server.get(&files(&id, &format!("/stat?path=/tmp/open/link{as_user}"))).ok(200);
+    assert_eq!(link, json!({"kind": "link", "size": 1, "mode": "777"}));
+    server.get(&files(&id, &format!("/list?path=/none{as_user}"))).problem(404, "file_not_found");
+    server.get(&files(&id, &format!("/list?path=/etc/passwd{as_user}"))).problem(409, "not_a_directory");
+    server.get(&files(&id, &format!("/stat?path=/none{as_user}"))).problem(404, "file_not_found");
+    server.get(&files(&id, "/stat?path=/etc&user=nobody-at-all")).problem(422, "unsupported_user");
+}
+
 /// The most memory that a process has had, in KiB.
 fn peak(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

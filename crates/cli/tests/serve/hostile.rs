@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::client::Server;
+use crate::client::{At, Server, WebSocket, answer, eventually};
 
 /// What comes back to these bytes, to the end of the connection.
 fn raw(server: &Server, bytes: &[u8]) -> String {
@@ -84,6 +84,104 @@ fn clients_that_say_nothing_keep_nobody_else_waiting() {
     drop(silent);
 }
 
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+#[test]
+fn strangers_take_no_owners_place() {
+    let server = Server::tcp(&[TOKEN], &["--max-connections", "4"]);
+    let mut silent: Vec<_> = (0..40).map(|_| server.at.connect()).collect();
+    let begun = Instant::now();
+    for _ in 0..4 {
+        server.get("/v1/health").ok(200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "strangers keep owners out: {:?}", begun.elapsed());
+    // Each of them is shown out soon, whatever it does not say.
+    for stream in &mut silent {
+        assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or_default(), 0);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_crowd_of_strangers_loses_its_oldest() {
+    let server = Server::tcp(&[TOKEN], &[]);
+    let begun = Instant::now();
+    let mut silent: Vec<_> = (0..400).map(|_| server.at.connect()).collect();
+    server.get("/v1/health").ok(200);
+    for stream in silent.iter_mut().take(100) {
+        assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or_default(), 0);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn who_is_not_let_in_has_one_question_only() {
+    let server = Server::tcp(&[TOKEN], &[]);
+    let nobody = server.at.as_token("wrong");
+    for more in [&[][..], &[("Origin", "http://localhost")]] {
+        let mut stream = nobody.connect();
+        let head = nobody.head("GET", "/v1/health", more);
+        let begun = Instant::now();
+        stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
+        let refused = answer(&mut *stream).unwrap();
+        assert!(matches!(refused.status, 401 | 403) && begun.elapsed() < Duration::from_secs(3));
+        assert!(refused.headers.to_lowercase().contains("connection: close"), "{}", refused.headers);
+    }
+    // Whoever is known goes on.
+    let mut stream = server.at.connect();
+    for _ in 0..2 {
+        stream.write_all(format!("{}\r\n", server.at.head("GET", "/v1/health", &[])).as_bytes()).unwrap();
+        let mut start = vec![0; 12];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(start, b"HTTP/1.1 200");
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"}") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            seen.push(byte[0]);
+        }
+    }
+}
+
+#[test]
+fn websockets_count_as_connections() {
+    for server in [Server::socket(&["--max-connections", "2"]), Server::tcp(&[TOKEN], &["--max-connections", "2"])] {
+        let id = server.sandbox();
+        let path = format!("/v1/sandboxes/{id}/exec/stream");
+        let streams = || {
+            let mut socket = WebSocket::open(&server.at, &path);
+            socket.text(&json!({"argv": ["cat"]}));
+            socket.input(b"here");
+            socket.next();
+            socket
+        };
+        eventually("the place of the first request is free", || server.get("/v1/health").status == 200);
+        let (one, _two) = (streams(), streams());
+        let refused = server.get("/v1/health").problem(503, "unavailable");
+        assert!(refused["hint"].is_string());
+        drop(one);
+        eventually("a place is free", || server.get("/v1/health").status == 200);
+    }
+}
+
+#[test]
+fn no_token_takes_all_places() {
+    let other = "fedcba9876543210fedcba9876543210";
+    let server = Server::tcp(&[TOKEN, other], &["--max-connections", "4"]);
+    let At::Tcp(..) = &server.at else { panic!("TCP") };
+    let open = |at: &At| {
+        let mut stream = at.connect();
+        stream.write_all(format!("{}\r\n", at.head("GET", "/v1/health", &[])).as_bytes()).unwrap();
+        let mut start = vec![0; 12];
+        stream.read_exact(&mut start).unwrap();
+        (stream, String::from_utf8(start).unwrap())
+    };
+    let kept: Vec<_> = (0..3).map(|_| open(&server.at)).collect();
+    let said: Vec<&str> = kept.iter().map(|(_, said)| said.as_str()).collect();
+    assert_eq!(said, ["HTTP/1.1 200", "HTTP/1.1 200", "HTTP/1.1 503"]);
+    assert_eq!(open(&server.at.as_token(other)).1, "HTTP/1.1 200");
+}
+
 #[test]
 fn a_body_that_breaks_off_leaves_the_sandbox_alone() {
     let server = Server::socket(&[]);
@@ -94,19 +192,4 @@ fn a_body_that_breaks_off_leaves_the_sandbox_alone() {
     drop(stream);
     server.request("PUT", &format!("/v1/sandboxes/{id}/files?path=/tmp/whole"), b"whole").ok(204);
     assert_eq!(server.get(&format!("/v1/sandboxes/{id}/files?path=/tmp/whole")).body, b"whole");
-}
-
-#[test]
-fn no_key_is_said_and_no_log_is_signed() {
-    let server = Server::socket(&[]);
-    server.post("/v1/receipts", &json!({"log": "/nowhere/log.eval"})).problem(409, "no_key");
-    server.post("/v1/receipts", &json!({"log": "relative.eval"})).problem(400, "bad_request");
-    let key = server.place.path().join("config/ringfence/signing.key");
-    let made = std::process::Command::new(crate::client::program())
-        .env("XDG_CONFIG_HOME", server.place.path().join("config"))
-        .args(["key", "new"])
-        .output()
-        .unwrap();
-    assert!(made.status.success() && key.exists());
-    server.post("/v1/receipts", &json!({"log": "/nowhere/log.eval"})).problem(409, "conflict");
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{At, Duplex, Server, eventually, processes};
+use crate::client::{At, Duplex, Server, WebSocket, eventually, processes};
 
 fn listed(server: &Server) -> usize {
     server.get("/v1/sandboxes").ok(200)["sandboxes"].as_array().unwrap().len()
@@ -78,6 +78,55 @@ fn a_signal_ends_everything_in_order() {
     assert_eq!(server.said(), "");
     assert_eq!(processes("987653"), 0);
     assert!(!path.exists());
+}
+
+#[test]
+fn who_waits_when_the_server_ends_is_told() {
+    let mut server = Server::socket(&[]);
+    let wish = json!({"profile": "T0.H1.N2", "detached": true});
+    let id = server.post("/v1/sandboxes", &wish).ok(201)["id"].as_str().unwrap().to_owned();
+    let session = server.post("/v1/sessions", &json!({})).ok(201)["session"].as_str().unwrap().to_owned();
+    let mut held = hold(&server.at, &session);
+    let mut socket = WebSocket::open(&server.at, &format!("/v1/sandboxes/{id}/exec/stream"));
+    socket.text(&json!({"argv": ["sleep", "987655"]}));
+    let begun = std::thread::scope(|scope| {
+        let waiting =
+            scope.spawn(|| server.post(&format!("/v1/sandboxes/{id}/exec"), &json!({"argv": ["sleep", "987656"]})));
+        eventually("both run", || processes("987655") > 0 && processes("987656") > 0);
+        let begun = Instant::now();
+        server.signal(rustix::process::Signal::TERM);
+        let told = waiting.join().unwrap().problem(410, "sandbox_gone");
+        assert!(told["detail"].is_string());
+        assert_eq!(socket.rest().2["code"], "sandbox_gone");
+        let mut rest = Vec::new();
+        held.read_to_end(&mut rest).unwrap();
+        assert!(rest.ends_with(b"0\r\n\r\n"), "the response that holds a session ends like one");
+        begun
+    });
+    // A detached sandbox outlives its client, not the server.
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(processes("987655") + processes("987656"), 0);
+}
+
+#[test]
+fn who_leaves_while_a_sandbox_is_made_leaves_none() {
+    let server = Server::socket(&[]);
+    let count = |name: &str| {
+        let text = String::from_utf8(server.get("/metrics").body).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("ringfence_{name} ")).map(str::to_owned));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    // Proving it first takes long enough to leave meanwhile.
+    let body = json!({"profile": "T0.H1.N2", "verify": "fast"}).to_string();
+    let mut stream = server.at.connect();
+    let head = server.at.head("POST", "/v1/sandboxes", &[]);
+    stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+    eventually("it is being made", || count("sandboxes") == 1);
+    assert_eq!(count("sandboxes_created_total"), 0, "it was made before anybody could leave");
+    drop(stream);
+    eventually("it is gone again", || count("sandboxes") == 0);
+    assert_eq!(listed(&server), 0);
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod hostile;
 mod lives;
 mod network;
 mod owners;
+mod receipts;
 mod sandboxes;

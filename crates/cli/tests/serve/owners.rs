@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{At, Server, program, token_file};
+use crate::client::{At, Server, eventually, program, token_file};
 
 const ONE: &str = "0123456789abcdef0123456789abcdef";
 const TWO: &str = "fedcba9876543210fedcba9876543210";
@@ -41,6 +41,31 @@ fn a_token_sees_only_its_own() {
     one.request("DELETE", &path(""), &[], b"").ok(204);
     one.request("GET", &path(""), &[], b"").problem(410, "sandbox_gone");
     two.request("GET", &path(""), &[], b"").problem(404, "not_found");
+}
+
+#[test]
+fn a_token_decides_only_what_its_own_sandboxes_ask() {
+    let server = Server::tcp(&[ONE, TWO], &[]);
+    let (one, two) = (server.at.as_token(ONE), server.at.as_token(TWO));
+    let document = "profile: T0.H1.N1\napproval: ci\nnetwork:\n  allow_domains: [a.example.org]\n";
+    let wish = json!({"document": document, "approval": "human"}).to_string();
+    let made = one.request("POST", "/v1/sandboxes", &[], wish.as_bytes()).ok(201);
+    let id = made["id"].as_str().unwrap();
+    let waits = |at: &At| at.request("GET", "/v1/approvals", &[], b"").ok(200)["approvals"].as_array().unwrap().clone();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let exec = json!({"argv": ["getent", "hosts", "b.example.org"], "timeout_seconds": 50}).to_string();
+            one.request("POST", &format!("/v1/sandboxes/{id}/exec"), &[], exec.as_bytes()).ok(200)
+        });
+        eventually("a question", || !waits(&one).is_empty());
+        assert!(waits(&two).is_empty());
+        let path = format!("/v1/approvals/{}", waits(&one)[0]["id"].as_str().unwrap());
+        let yes = json!({"decision": "approve"}).to_string();
+        two.request("POST", &path, &[], yes.as_bytes()).problem(404, "not_found");
+        assert_eq!(waits(&one).len(), 1);
+        one.request("POST", &path, &[], yes.as_bytes()).ok(204);
+        assert_eq!(asking.join().unwrap()["code"], 0);
+    });
 }
 
 #[test]

@@ -51,7 +51,20 @@ fn what_cannot_be_had_is_refused_with_everything_in_the_way() {
         (json!({"profile": "T0.H1.N2", "image": "archive:/nowhere.tar"}), "image"),
         (json!({"profile": "T0.H1.N2", "lease_seconds": 0}), "lease_seconds"),
         (json!({"profile": "T0.H1.N2", "surprise": 1}), "surprise"),
-        (json!({"compose": {"text": "services: {}", "directory": "/"}}), "compose"),
+        (json!({"compose": {"text": "services: {}", "directory": "/"}}), "nothing says"),
+        (json!({"profile": "T0.H1.N2", "compose": {"text": "services: {}"}}), "compose"),
+        (json!({"profile": "T0.H1.N2", "compose": {"file": "compose.yaml"}}), "compose"),
+        (json!({"profile": "T0.H1.N2", "compose": {"file": "/nowhere/compose.yaml"}}), "/nowhere/compose.yaml"),
+        (json!({"profile": "T0.H1.N2", "compose": {"text": "services: [", "directory": "/"}}), "compose.yaml:1:"),
+        (
+            json!({"profile": "T0.H1.N2", "compose": {"text": "services: {}", "directory": "/"}, "image": "x"}),
+            "compose",
+        ),
+        (
+            json!({"profile": "T0.H1.N2", "compose": {"text": "services: {}", "directory": "/"}, "provider": "local"}),
+            "docker",
+        ),
+        (json!({"document": "profile: T0.H1.N2\nsandbox: [docker, c.yaml]\napproval: ci\n"}), "from where"),
     ] {
         let problem = server.post("/v1/sandboxes", &wish).problem(400, "bad_request");
         assert!(problem["detail"].as_str().unwrap().contains(word), "{wish}: {problem}");

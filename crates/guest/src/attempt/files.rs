@@ -1,4 +1,4 @@
-//! A file that a user sends or takes: by a child that is that user, so that the kernel says what it may.
+//! A file that a user sends, takes or looks at: by a child that is that user, so that the kernel says what it may.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 use wire::{FailureKind, MAX_CHUNK, TransferFailure};
 
 use crate::failure::Failure;
-use crate::files::require_regular;
+use crate::files::{each_entry, open_directory, require_regular, stat as look};
 
 /// The exit code of what came of it; a failure is said in words too.
 pub(super) fn outcome(result: Result<(), Failure>) -> i32 {
@@ -88,4 +88,21 @@ pub(super) fn take(path: &str, permissions: u32) -> Result<(), Failure> {
         Err(error) => return Err(failed(error)),
     };
     copy(&mut io::stdin().lock(), &mut file, path, u64::MAX)
+}
+
+/// Says what is in a directory.
+pub(super) fn list(path: &str) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::from_io(&error, path);
+    let mut out = io::BufWriter::with_capacity(MAX_CHUNK, io::stdout().lock());
+    each_entry(&open_directory(path)?, path, |entry| out.write_all(&entry.encode()).map_err(failed))?;
+    out.flush().map_err(failed)
+}
+
+/// Says what is at a path.
+pub(super) fn stat(path: &str) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::from_io(&error, path);
+    let missing = || Failure::new(FailureKind::NotFound, format!("{path}: no such file or directory"));
+    let found = look(path)?.ok_or_else(missing)?;
+    let mut out = io::stdout().lock();
+    out.write_all(&found.encode()).and_then(|()| out.flush()).map_err(failed)
 }

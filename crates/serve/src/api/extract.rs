@@ -90,20 +90,36 @@ impl<T: DeserializeOwned, const LIMIT: usize> FromRequest<Arc<App>> for Json<T, 
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &Arc<App>) -> Answer<Self> {
-        let bytes = read(request.into_body(), LIMIT).await?;
+        let bytes = read(request.into_body(), LIMIT, PATIENCE).await?;
         parse(&bytes).map(Self)
     }
 }
 
 /// Reads a body whole, within its limits.
-async fn read(body: Body, limit: usize) -> Answer<Bytes> {
-    match tokio::time::timeout(PATIENCE, Limited::new(body, limit).collect()).await {
-        Err(_) => Err(Problem::new(Code::Timeout, format!("the body did not come within {PATIENCE:?}"))),
+async fn read(body: Body, limit: usize, patience: Duration) -> Answer<Bytes> {
+    match tokio::time::timeout(patience, Limited::new(body, limit).collect()).await {
+        Err(_) => Err(Problem::new(Code::Timeout, format!("the body did not come within {patience:?}"))),
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             Err(Problem::new(Code::TooLarge, format!("the body has more than {limit} bytes")))
         }
         Ok(Err(_)) => Err(Problem::bad("the body broke off")),
+    }
+}
+
+/// The next bytes of a body that is taken by the part; `None` is its end.
+pub(crate) async fn part(body: &mut Body, patience: Duration) -> Answer<Option<Bytes>> {
+    loop {
+        match tokio::time::timeout(patience, body.frame()).await {
+            Ok(None) => return Ok(None),
+            Ok(Some(Ok(frame))) => {
+                if let Ok(bytes) = frame.into_data() {
+                    return Ok(Some(bytes));
+                }
+            }
+            Ok(Some(Err(_))) => return Err(Problem::bad("the body broke off")),
+            Err(_) => return Err(Problem::new(Code::Timeout, "the body does not go on")),
+        }
     }
 }
 
@@ -118,4 +134,39 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
 
 fn short_line(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{StreamExt as _, stream};
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    /// A body that begins and never ends.
+    fn stuck() -> Body {
+        let begun = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b"{"))]);
+        Body::from_stream(begun.chain(stream::pending()))
+    }
+
+    fn code<T>(answer: Answer<T>) -> String {
+        answer.map_or_else(|problem| serde_json::json!(problem.body())["code"].to_string(), |_| "none".into())
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_come_is_not_waited_for() {
+        assert_eq!(code(read(stuck(), 100, SHORT).await), "\"timeout\"");
+        let mut body = stuck();
+        assert_eq!(part(&mut body, SHORT).await.unwrap().unwrap(), "{");
+        assert_eq!(code(part(&mut body, SHORT).await), "\"timeout\"");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_within_its_limit() {
+        assert_eq!(read(Body::from("12345"), 5, SHORT).await.unwrap(), "12345");
+        assert_eq!(code(read(Body::from("123456"), 5, SHORT).await), "\"too_large\"");
+    }
 }

@@ -16,7 +16,7 @@ use sandbox::{FileKind, Reading, SessionError, Stat};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Caller, Id, Query};
+use super::extract::{Caller, Id, Query, part};
 use super::problem::{Answer, Code, Problem, ProblemBody};
 use crate::app::App;
 use crate::life::held::Using;
@@ -155,14 +155,7 @@ async fn write_body(app: &App, caller: &Caller, id: &str, query: &FileQuery, bod
     let most = query.limit.unwrap_or(MAX_FILE).min(MAX_FILE);
     let mut writing = service.view.create_file(&service.resolve(&query.path), permissions, user)?;
     let mut left = most;
-    loop {
-        let frame = match tokio::time::timeout(PATIENCE, body.frame()).await {
-            Ok(None) => break,
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(_))) => return Err(Problem::bad("the body broke off")),
-            Err(_) => return Err(Problem::new(Code::Timeout, "the body does not go on")),
-        };
-        let Ok(bytes) = frame.into_data() else { continue };
+    while let Some(bytes) = part(body, PATIENCE).await? {
         let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         left =
             left.checked_sub(count).ok_or_else(|| Problem::new(Code::TooLarge, format!("more than {most} bytes")))?;
@@ -252,7 +245,8 @@ pub(crate) async fn list(
     query.check()?;
     let held = app.sandboxes.find(&caller.owner, &id.0)?;
     let service = held.service(query.service.as_deref())?;
-    let mut entries = service.view.list(&service.resolve(&query.path)).await?;
+    let user = service.file_user(query.user.as_deref());
+    let mut entries = service.view.list_as(&service.resolve(&query.path), user).await?;
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     let entries = entries.into_iter().map(|entry| {
         let (name, name_base64) = match String::from_utf8(entry.name) {
@@ -282,7 +276,8 @@ pub(crate) async fn stat(
     query.check()?;
     let held = app.sandboxes.find(&caller.owner, &id.0)?;
     let service = held.service(query.service.as_deref())?;
-    match service.view.stat(&service.resolve(&query.path)).await? {
+    let user = service.file_user(query.user.as_deref());
+    match service.view.stat_as(&service.resolve(&query.path), user).await? {
         Some(stat) => Ok(axum::Json(stat.into())),
         None => Err(Problem::new(Code::FileNotFound, format!("{}: no such file or directory", query.path))),
     }

@@ -6,6 +6,7 @@ use profile::{Problems, Refusal};
 use sandbox::{FailureKind, SessionError, StartError};
 use serde::Serialize;
 use serde_json::{Value, json};
+use stack::StackError;
 use utoipa::ToSchema;
 
 use crate::workshop::Obstacle;
@@ -205,6 +206,20 @@ impl From<StartError> for Problem {
                 Self::bad(chain(&error)).hint("name a path that exists and is not the host's own")
             }
             error => Self::new(Code::Unavailable, chain(&error)).hint("`ringfence doctor` shows what this host can do"),
+        }
+    }
+}
+
+impl From<StackError> for Problem {
+    fn from(error: StackError) -> Self {
+        match error {
+            StackError::Make { .. } | StackError::Network { .. } => {
+                Self::new(Code::Unavailable, chain(&error)).hint("`ringfence doctor` shows what this host can do")
+            }
+            // What runs in it is the client's: asking again helps nobody.
+            error => {
+                Self::new(Code::Conflict, chain(&error)).hint("look at the service's command, image and health check")
+            }
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use serde_json::{Value, json};
+use serde_json::Value;
 use verify::Speed;
 
 use super::extract::{Caller, Json};
 use super::problem::{Answer, Code, Problem, ProblemBody};
 use super::wish::{SandboxWish, VerifyWish};
 use crate::app::App;
-use crate::life::create::{prepare, subject};
+use crate::life::create::prepare;
 
 /// Proves what a wish would be: the report of `ringfence verify --json`. All probes, unless `verify` says `fast`.
 #[utoipa::path(post, path = "/v1/verify", tag = "server", request_body = SandboxWish, responses(
@@ -29,9 +29,8 @@ pub(crate) async fn verify(
         Some(VerifyWish::Off) => return Err(Problem::bad("`verify: off` proves nothing").hint("say fast or full")),
     };
     let made = prepare(&app, &wish).await?;
-    let Some(subject) = subject(&made) else {
+    if made.subjects.is_empty() {
         return Err(Problem::new(Code::Refused, "a local process has no wall that could be proven").hint("choose H1"));
-    };
-    let report = app.proofs.report(speed, subject).await?;
-    Ok(axum::Json(json!(report)))
+    }
+    Ok(axum::Json(app.proofs.report(speed, made.subjects).await?))
 }

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -25,6 +26,7 @@ use super::extract::{Caller, Id, parse};
 use super::problem::{Answer, Code, Problem, ProblemBody};
 use crate::app::App;
 use crate::life::held::Using;
+use crate::server::Seat;
 
 /// How long a client may take to say what it wants.
 const FIRST: Duration = Duration::from_secs(30);
@@ -32,6 +34,9 @@ const FIRST: Duration = Duration::from_secs(30);
 const MAX_MESSAGE: usize = 4 << 20;
 /// How often a client that says nothing is asked whether it is there.
 const PING: Duration = Duration::from_secs(20);
+
+/// How long the last words of a server that ends may take.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Messages of input that wait for the command.
 const BACKLOG: usize = 4;
@@ -58,13 +63,29 @@ pub(crate) async fn stream(
     State(app): State<Arc<App>>,
     caller: Caller,
     id: Id,
+    Extension(seat): Extension<Arc<Seat>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Answer<Response> {
     let held = app.sandboxes.find(&caller.owner, &id.0)?;
     let upgrade = upgrade.map_err(|error| Problem::bad(error.body_text()).hint("connect with a WebSocket"))?;
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE).write_buffer_size(0);
     app.metrics.count_exec();
-    Ok(upgrade.on_upgrade(move |socket| serve(app, held, socket)))
+    let tasks = app.tasks.clone();
+    // It counts as a connection to its end, and the server waits for it.
+    Ok(upgrade.on_upgrade(move |socket| {
+        tasks.track_future(async move {
+            let closing = app.closing.clone();
+            let closed = async {
+                closing.cancelled().await;
+                tokio::time::sleep(FAREWELL).await;
+            };
+            tokio::select! {
+                () = serve(app, held, socket) => {}
+                () = closed => {}
+            }
+            drop(seat);
+        })
+    }))
 }
 
 async fn serve(app: Arc<App>, held: Using, mut socket: WebSocket) {

@@ -20,20 +20,37 @@ pub enum VerifyWish {
     Off,
 }
 
-/// A Compose file and where it lies.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// A Compose file: `file`, or `text` and `directory`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ComposeWish {
-    /// The text of the file.
-    #[schema(max_length = 1_048_576)]
-    pub text: String,
-    /// The directory that its paths are relative to.
+    /// Its absolute path on the server's machine.
     #[schema(max_length = 4096)]
-    pub directory: String,
+    pub file: Option<String>,
+    /// The text of it.
+    #[schema(max_length = 1_048_576)]
+    pub text: Option<String>,
+    /// The absolute path of the directory that its paths are relative to.
+    #[schema(max_length = 4096)]
+    pub directory: Option<String>,
 }
 
-/// A sandbox that a client wants. One of `profile`, `document` and `compose` says which; a profile beside a document or
-/// a Compose file overrides it.
+impl ComposeWish {
+    fn check(&self) -> Answer<()> {
+        let ((Some(path), None, None) | (None, Some(_), Some(path))) = (&self.file, &self.text, &self.directory) else {
+            return Err(Problem::bad("`compose` has a `file`, or a `text` and its `directory`"));
+        };
+        if !path.starts_with('/') || path.len() > MAX_TEXT || path.chars().any(char::is_control) {
+            return Err(Problem::bad(
+                "the path in `compose` is not absolute, too long, or has control characters in it",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A sandbox that a client wants: a `profile` or a `document`, and perhaps a Compose file for its containers. A profile
+/// beside a document overrides the document's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxWish {
@@ -46,7 +63,7 @@ pub struct SandboxWish {
     /// What the document is called in messages.
     #[schema(max_length = 4096)]
     pub origin: Option<String>,
-    /// A Compose file.
+    /// A Compose file; its services are the sandbox's. They run on Docker.
     pub compose: Option<ComposeWish>,
     /// The image, instead of the document's.
     #[schema(max_length = 4096)]
@@ -95,12 +112,16 @@ impl SandboxWish {
 
     /// What is wrong with it before anybody looks at what it means.
     pub(crate) fn check(&self) -> Answer<()> {
-        if self.profile.is_none() && self.document.is_none() && self.compose.is_none() {
+        if self.profile.is_none() && self.document.is_none() {
             let hint = "say `profile`, such as \"T0.H1.N2\", or send the text of a `document`";
             return Err(Problem::bad("nothing says what sandbox it should be").hint(hint));
         }
-        if self.document.is_some() && self.compose.is_some() {
-            return Err(Problem::bad("both a `document` and a `compose` file say what sandbox it should be"));
+        if let Some(compose) = &self.compose {
+            compose.check()?;
+            if self.image.is_some() {
+                return Err(Problem::bad("`image` and `compose` exclude each other")
+                    .hint("the Compose file says what its services' images are"));
+            }
         }
         let short = [&self.profile, &self.origin, &self.image, &self.provider, &self.justification, &self.approval];
         for text in short.into_iter().flatten() {

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use verify::{Speed, Subject};
+use verify::Speed;
 
 use super::ending::Ending;
 use super::held::{Held, Service};
@@ -18,6 +18,7 @@ use super::keep::{Kept, Listed, keep};
 use super::network::Watcher;
 use super::now_ms;
 use super::records::Records;
+use super::services::Stacked;
 use crate::api::problem::{Answer, Code, Problem, chain};
 use crate::api::{Caller, SandboxWish, VerifyWish};
 use crate::app::App;
@@ -42,13 +43,6 @@ fn key(wish: &SandboxWish, made: &Made) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(text))
 }
 
-/// What is to be proven of a plan; `None` where it has no wall.
-pub(crate) fn subject(made: &Made) -> Option<Subject> {
-    let kind = made.services.get(&made.default)?.kind.clone()?;
-    let (plan, offered) = (made.plan.clone(), made.plan.affordances.clone());
-    Some(Subject { requested: made.requested, plan, kind, offered })
-}
-
 /// Makes it. Whoever asked may be gone meanwhile: this runs to its end all the same, and whoever waits for it decides.
 pub(crate) async fn create(app: Arc<App>, caller: Caller, wish: SandboxWish) -> Answer<Arc<Held>> {
     let lease = lease(&app, &caller, &wish)?;
@@ -59,31 +53,39 @@ pub(crate) async fn create(app: Arc<App>, caller: Caller, wish: SandboxWish) -> 
     let made = prepare(&app, &wish).await?;
     let key = key(&wish, &made);
     let observed = observed(&app, &wish, &key, &made).await?;
-    let Made { requested, plan, default, services, asks, held: resources } = made;
+    let Made { requested, plan, default, services, blueprint, asks, held: resources, .. } = made;
     let id = format!("s-{}", &uuid::Uuid::new_v4().simple().to_string()[..16]);
     let ending = Ending::default();
     let records = Arc::new(Records::new(app.limits.records));
     let mut builder = Builder {
-        kept: Kept { sandboxes: Vec::new(), listed: Vec::new(), makers: Vec::new(), slot, held: resources },
+        kept: Kept {
+            sandboxes: Vec::new(),
+            stacked: None,
+            listed: Vec::new(),
+            makers: Vec::new(),
+            slot,
+            held: resources,
+        },
         services: BTreeMap::new(),
+        about: format!("{} served{}", plan.profile, wish.about()),
     };
-    for (name, part) in services {
-        let watcher = Watcher {
-            sandbox: id.clone(),
-            service: name.clone(),
-            owner: caller.owner.clone(),
-            asks,
-            records: Arc::clone(&records),
-            ending: ending.clone(),
-        };
-        let listed = if name == default { id.clone() } else { format!("{id}-{name}") };
-        let about = format!("{} served{}", plan.profile, wish.about());
-        if let Err(problem) = builder.add(&app, &format!("{key}/{name}"), part, watcher, (&listed, &about)).await {
-            builder.undo().await;
-            return Err(problem);
-        }
+    let watcher = Watcher {
+        sandbox: id.clone(),
+        service: default.clone(),
+        owner: caller.owner.clone(),
+        asks,
+        records: Arc::clone(&records),
+        ending: ending.clone(),
+    };
+    let built = match blueprint {
+        Some(blueprint) => builder.add_all(&app, blueprint, services, watcher).await,
+        None => builder.add_each(&app, &key, services, watcher).await,
+    };
+    if let Err(problem) = built {
+        builder.undo().await;
+        return Err(problem);
     }
-    let Builder { kept, services } = builder;
+    let Builder { kept, services, .. } = builder;
     let held = Arc::new(Held {
         id,
         owner: caller.owner.clone(),
@@ -139,27 +141,72 @@ async fn observed(app: &App, wish: &SandboxWish, key: &str, made: &Made) -> Answ
         Some(VerifyWish::Fast) => Speed::Fast,
         Some(VerifyWish::Full) => Speed::Full,
     };
-    match subject(made) {
-        Some(subject) => app.proofs.observed(key, speed, subject).await,
-        None => Ok(json!({"state": "nothing_to_prove"})),
+    if made.subjects.is_empty() {
+        return Ok(json!({"state": "nothing_to_prove"}));
     }
+    app.proofs.observed(key, speed, &made.subjects).await
 }
 
 /// What is made so far.
 struct Builder {
     kept: Kept,
     services: BTreeMap<String, Service>,
+    /// What other commands of this user are told of it.
+    about: String,
 }
 
 impl Builder {
-    async fn add(
+    /// Containers that do not know of each other. `watcher` is that of the default one.
+    async fn add_each(
         &mut self,
         app: &App,
         key: &str,
-        part: ServicePart,
+        services: BTreeMap<String, ServicePart>,
         watcher: Watcher,
-        (listed, about): (&str, &str),
     ) -> Answer<()> {
+        for (name, part) in services {
+            let listed = listed_as(&watcher, &name);
+            let watcher = Watcher { service: name.clone(), ..watcher.clone() };
+            self.add(app, &format!("{key}/{name}"), part, watcher, &listed).await?;
+        }
+        Ok(())
+    }
+
+    /// Containers that are started together.
+    async fn add_all(
+        &mut self,
+        app: &App,
+        blueprint: stack::Blueprint,
+        services: BTreeMap<String, ServicePart>,
+        watcher: Watcher,
+    ) -> Answer<()> {
+        let run = format!("serve-{}-{}", std::process::id(), watcher.sandbox);
+        let stacked = Stacked::start(Arc::clone(&app.networks), watcher.clone(), blueprint, &run).await?;
+        for (name, part) in services {
+            let Some(sandbox) = stacked.sandbox(&name) else { continue };
+            let listing = Listed::new(sandbox, &listed_as(&watcher, &name), &self.about, &part.image);
+            let served = stacked.served.get(&name).cloned();
+            self.services.insert(
+                name.clone(),
+                Service {
+                    view: sandbox.hold(),
+                    environment: part.environment,
+                    cwd: part.workdir.clone(),
+                    workdir: part.workdir,
+                    user: part.user,
+                    image: part.image,
+                    egress: part.egress,
+                    served,
+                    listed: listing.is_some().then(|| listed_as(&watcher, &name)),
+                },
+            );
+            self.kept.listed.extend(listing);
+        }
+        self.kept.stacked = Some(stacked);
+        Ok(())
+    }
+
+    async fn add(&mut self, app: &App, key: &str, part: ServicePart, watcher: Watcher, listed: &str) -> Answer<()> {
         let ServicePart { kind, egress, environment, workdir, user, image } = part;
         let name = watcher.service.clone();
         let (sandbox, served) = match &kind {
@@ -168,9 +215,9 @@ impl Builder {
                 let (sandbox, capture, maker) = app.makers.make(key, kind).await?;
                 self.kept.makers.push(maker);
                 let served = if kind.is_captured() {
-                    let attached = app.networks.attach(watcher, &egress, capture).await;
+                    let attached = app.networks.attach(watcher, &egress, capture, None).await;
                     match attached {
-                        Ok(served) => Some(served),
+                        Ok(served) => Some(Arc::new(served)),
                         Err(error) => {
                             let _ = sandbox.stop().await;
                             return Err(Problem::new(Code::Unavailable, chain(&error)));
@@ -189,7 +236,7 @@ impl Builder {
             None if kind.is_some() => Some(home(&view, user.as_deref()).await),
             None => None,
         };
-        let listing = Listed::new(&sandbox, listed, about, &image);
+        let listing = Listed::new(&sandbox, listed, &self.about, &image);
         let listed = listing.is_some().then(|| listed.to_owned());
         self.kept.listed.extend(listing);
         self.kept.sandboxes.push(sandbox);
@@ -208,6 +255,11 @@ impl Builder {
             }
         }
     }
+}
+
+/// The name of a container on the user's own list: that of the sandbox means the default one.
+fn listed_as(default: &Watcher, service: &str) -> String {
+    if service == default.service { default.sandbox.clone() } else { format!("{}-{service}", default.sandbox) }
 }
 
 /// The home of a user, by the sandbox's own passwd file: the same that its guest would take.

@@ -31,7 +31,7 @@ pub(crate) struct Service {
     pub(crate) image: String,
     /// What the plan lets out; rules that are put in force later stay within.
     pub(crate) egress: Egress,
-    pub(crate) served: Option<Served>,
+    pub(crate) served: Option<Arc<Served>>,
     /// The name by which other commands of this user find it.
     pub(crate) listed: Option<String>,
 }

@@ -9,6 +9,7 @@ use sandbox::{Maker, Registered, Sandbox};
 use tokio::task::JoinHandle;
 
 use super::held::Held;
+use super::services::Stacked;
 use super::table::Slot;
 use crate::app::App;
 
@@ -40,6 +41,7 @@ impl Drop for Listed {
 /// What is held while it lives.
 pub(crate) struct Kept {
     pub(crate) sandboxes: Vec<Sandbox>,
+    pub(crate) stacked: Option<Stacked>,
     pub(crate) listed: Vec<Listed>,
     pub(crate) makers: Vec<Arc<dyn Maker>>,
     pub(crate) slot: Slot,
@@ -48,12 +50,12 @@ pub(crate) struct Kept {
 
 /// Keeps it to its end.
 pub(crate) async fn keep(app: Arc<App>, held: Arc<Held>, kept: Kept) {
-    let Kept { sandboxes, listed, makers, slot, held: resources } = kept;
+    let Kept { sandboxes, stacked, listed, makers, slot, held: resources } = kept;
     tokio::select! {
         () = held.ending.wanted() => {}
         () = app.closing.cancelled() => held.ending.want("the server ends"),
         () = lease(&held) => held.ending.want("nobody asked for it, and its lease ended"),
-        () = death(&sandboxes) => held.ending.want("it died"),
+        () = death(&held) => held.ending.want("it died"),
     }
     drop(listed);
     app.approvals.forget(&held.id);
@@ -62,6 +64,12 @@ pub(crate) async fn keep(app: Arc<App>, held: Arc<Held>, kept: Kept) {
             if sandbox.stop().await.is_err() {
                 app.metrics.count_failed_end();
             }
+        }
+        if let Some(stacked) = stacked {
+            if stacked.end().await.is_err() {
+                app.metrics.count_failed_end();
+            }
+            return;
         }
         for service in held.services.values() {
             if let Some(served) = &service.served {
@@ -75,12 +83,12 @@ pub(crate) async fn keep(app: Arc<App>, held: Arc<Held>, kept: Kept) {
     held.ending.finish();
 }
 
-/// Resolves when one of them died.
-async fn death(sandboxes: &[Sandbox]) {
-    if sandboxes.is_empty() {
+/// Resolves when one of its containers died.
+async fn death(held: &Held) {
+    if held.services.is_empty() {
         return;
     }
-    select_all(sandboxes.iter().map(|sandbox| Box::pin(sandbox.session().gone()))).await;
+    select_all(held.services.values().map(|service| Box::pin(service.view.session().gone()))).await;
 }
 
 /// Resolves when the lease is over; never without one.

@@ -9,6 +9,7 @@ pub(crate) mod makers;
 pub(crate) mod network;
 pub(crate) mod proofs;
 pub(crate) mod records;
+pub(crate) mod services;
 pub(crate) mod sessions;
 pub(crate) mod table;
 

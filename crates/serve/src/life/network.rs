@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use egress::{Asked, Attachment, Decider, GatewayError, GatewayProcess, Notice, Settings};
+use egress::{Asked, Attachment, Decider, GatewayError, GatewayProcess, Neighbour, Neighbours, Notice, Settings};
 use profile::Egress;
 use sandbox::Capture;
 use tokio::sync::mpsc;
@@ -74,17 +74,23 @@ impl Networks {
         Ok(network)
     }
 
-    /// Has a sandbox served. Nothing may run in it before.
+    /// Has a sandbox served, among its neighbours if it has some. Nothing may run in it before.
     pub(crate) async fn attach(
         &self,
         watcher: Watcher,
         egress: &Egress,
         capture: Capture,
+        among: Option<(Vec<Neighbour>, Arc<dyn Neighbours>)>,
     ) -> Result<Served, GatewayError> {
         let network = self.network().await?;
         let name = format!("{}/{}", watcher.sandbox, watcher.service);
         lock(&network.table).watchers.insert(name.clone(), (watcher, None));
-        let attached = network.gateway.attach(&name, egress, capture).await;
+        let attached = match among {
+            None => network.gateway.attach(&name, egress, capture).await,
+            Some((neighbours, through)) => {
+                network.gateway.attach_among(&name, egress, capture, neighbours, through).await
+            }
+        };
         let mut table = lock(&network.table);
         match attached {
             Ok(attachment) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,11 +19,17 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::owner::Owner;
+use super::patient::Patient;
+use super::places::Seat;
 use super::tokens::Tokens;
 use crate::api::problem::{Answer, Code, Problem};
 
 /// How long the head of a request may take; a connection that asks nothing ends after that too.
 const HEAD: Duration = Duration::from_mins(1);
+/// The same until a connection has shown a token for the first time.
+const STRANGER: Duration = Duration::from_secs(5);
+/// How long a client may take nothing of what it is sent.
+const STALL: Duration = Duration::from_mins(1);
 /// The largest head, and how many fields it may have.
 const MAX_HEAD: usize = 64 << 10;
 const MAX_FIELDS: usize = 64;
@@ -38,6 +44,14 @@ pub(crate) enum Who {
 }
 
 impl Who {
+    /// How long it may take until somebody known asks.
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Known(_) => HEAD,
+            Self::Token(_) => STRANGER,
+        }
+    }
+
     fn owner(&self, headers: &HeaderMap) -> Answer<Owner> {
         let tokens = match self {
             Self::Known(owner) => return Ok(owner.clone()),
@@ -80,14 +94,22 @@ fn is_address(host: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
 }
 
-async fn answer(router: Router, who: Who, request: Request<Incoming>) -> Result<Response, Infallible> {
+async fn answer(router: Router, who: Who, seat: Arc<Seat>, request: Request<Incoming>) -> Result<Response, Infallible> {
     let mut request = request.map(Body::new);
-    match who.owner(request.headers()) {
+    let owner = who.owner(request.headers()).and_then(|owner| seat.admit(&owner).map(|()| owner));
+    match owner {
         Ok(owner) => {
             request.extensions_mut().insert(owner);
+            // A WebSocket outlives what is served here, and keeps its place.
+            request.extensions_mut().insert(seat);
             router.oneshot(request).await
         }
-        Err(problem) => Ok(problem.into_response()),
+        Err(problem) => {
+            let mut response = problem.into_response();
+            // Whoever is not let in has no further question.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            Ok(response)
+        }
     }
 }
 
@@ -96,16 +118,20 @@ pub(crate) async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     who: Who,
+    seat: Arc<Seat>,
     closing: CancellationToken,
 ) {
-    let service = service_fn(move |request| answer(router.clone(), who.clone(), request));
+    let (patience, taken) = (who.patience(), Arc::clone(&seat));
+    let service = service_fn(move |request| answer(router.clone(), who.clone(), Arc::clone(&taken), request));
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(MAX_HEAD).max_headers(MAX_FIELDS);
-    let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    let stream = TokioIo::new(Patient::new(stream, STALL));
+    let connection = builder.serve_connection(stream, service).with_upgrades();
     tokio::pin!(connection);
     tokio::select! {
         // Whatever a client does wrong on this level ends its connection, and nothing else.
         _ = connection.as_mut() => return,
+        () = seat.overdue(patience) => return,
         () = closing.cancelled() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;

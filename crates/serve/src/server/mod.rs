@@ -3,6 +3,8 @@
 mod bind;
 mod connection;
 mod owner;
+mod patient;
+mod places;
 mod run;
 mod tokens;
 
@@ -11,3 +13,4 @@ pub use run::serve;
 pub use tokens::{Token, TokenError, Tokens};
 
 pub(crate) use owner::Owner;
+pub(crate) use places::Seat;

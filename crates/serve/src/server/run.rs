@@ -4,13 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bind::{Bound, Listener};
 use super::connection::{Who, serve_connection};
 use super::owner::Owner;
+use super::places::Places;
 use crate::api::router;
 use crate::app::{App, Limits};
 use crate::workshop::Workshop;
@@ -31,15 +31,19 @@ pub async fn serve(
     idle: Option<Duration>,
     stop: impl Future<Output = ()>,
 ) {
-    let room = Arc::new(Semaphore::new(limits.connections));
-    let most = limits.connections;
+    // Where there are several owners, none takes all places.
+    let of_one = match &bound.listener {
+        Listener::Tcp(_, tokens) if tokens.count() > 1 => limits.connections.div_ceil(2),
+        Listener::Tcp(..) | Listener::Socket(_) => limits.connections,
+    };
+    let places = Places::new(limits.connections, of_one, limits.strangers);
     let app = App::new(workshop, limits, network);
     let (connections, closing) = (TaskTracker::new(), CancellationToken::new());
-    let accepting = accept(&bound.listener, &app, Arc::clone(&room), connections.clone(), closing.clone());
+    let accepting = accept(&bound.listener, &app, &places, &connections, &closing);
     tokio::select! {
         () = stop => {}
         () = accepting => {}
-        () = nobody(&app, &room, most, idle) => {}
+        () = nobody(&app, &places, idle) => {}
     }
     // No more connections; those that are there end after what they do now, and what they hold ends at once.
     closing.cancel();
@@ -61,14 +65,12 @@ pub async fn serve(
 }
 
 /// Resolves when nobody has been there for so long: no connection, no sandbox, no session.
-async fn nobody(app: &App, room: &Semaphore, most: usize, idle: Option<Duration>) {
+async fn nobody(app: &App, places: &Places, idle: Option<Duration>) {
     let Some(idle) = idle else { return std::future::pending().await };
     let mut since = tokio::time::Instant::now();
     loop {
         tokio::time::sleep(LOOK.min(idle)).await;
-        // One place is always taken: for whoever comes next.
-        let connections = most.saturating_sub(room.available_permits()).saturating_sub(1);
-        let busy = connections > 0 || app.sandboxes.count() > 0 || app.sessions.count() > 0;
+        let busy = places.count() > 0 || app.sandboxes.count() > 0 || app.sessions.count() > 0;
         if busy {
             since = tokio::time::Instant::now();
         } else if since.elapsed() >= idle {
@@ -80,21 +82,19 @@ async fn nobody(app: &App, room: &Semaphore, most: usize, idle: Option<Duration>
 async fn accept(
     listener: &Listener,
     app: &Arc<App>,
-    room: Arc<Semaphore>,
-    connections: TaskTracker,
-    closing: CancellationToken,
+    places: &Arc<Places>,
+    connections: &TaskTracker,
+    closing: &CancellationToken,
 ) {
     let router = router(Arc::clone(app));
     loop {
-        // Whoever comes when all places are taken waits in the kernel's queue.
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         let (router, closing) = (router.clone(), closing.clone());
         match listener {
             Listener::Socket(listener) => match listener.accept().await {
                 Ok((stream, _)) => {
                     let Ok(peer) = stream.peer_cred() else { continue };
                     let who = Who::Known(Owner::User(peer.uid()));
-                    connections.spawn(held(place, serve_connection(stream, router, who, closing)));
+                    connections.spawn(serve_connection(stream, router, who, places.enter(), closing));
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             },
@@ -102,15 +102,10 @@ async fn accept(
                 Ok((stream, _)) => {
                     let _ = stream.set_nodelay(true);
                     let who = Who::Token(Arc::clone(tokens));
-                    connections.spawn(held(place, serve_connection(stream, router, who, closing)));
+                    connections.spawn(serve_connection(stream, router, who, places.enter(), closing));
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             },
         }
     }
-}
-
-async fn held(place: OwnedSemaphorePermit, connection: impl Future<Output = ()>) {
-    connection.await;
-    drop(place);
 }

@@ -100,6 +100,11 @@ impl Tokens {
         Some(Self { key, tokens })
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.tokens.len()
+    }
+
     /// Which token this is. All are compared, under a key that nobody knows, so that time tells nothing.
     pub(crate) fn find(&self, stated: &[u8]) -> Option<usize> {
         let mut found = None;

@@ -21,6 +21,13 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(30);
 const RETRIES: u32 = 3;
 
+/// What commands find in a service, beside its own process.
+pub(in super::super) struct Surroundings {
+    pub(in super::super) environment: Vec<(String, String)>,
+    pub(in super::super) directory: String,
+    pub(in super::super) user: Option<String>,
+}
+
 /// Names of services, with their sandboxes.
 pub(in super::super) type Kinds = Vec<(String, Arc<dyn Kind>)>;
 
@@ -98,17 +105,12 @@ impl Services {
         let planned = zone.map(|zone| zone.egress.clone()).ok_or_else(missing)?;
         let local = self.images.get(&wish.name).map(|image| &image.local);
         let config = local.map(|local| config(wish, local)).unwrap_or_default();
-        let env = if is_default {
-            exec::environment(&asked.document, &config)
-        } else {
-            entries(&config).into_iter().collect()
-        };
+        let around = self.around(wish, asked);
         let process = |argv: Vec<String>, terminal: bool, input_open: bool| Process {
             argv,
-            env: env.clone(),
-            // As Docker has it: `/` where nobody says.
-            directory: Some(config.workdir.clone().unwrap_or_else(|| "/".to_owned())),
-            user: config.user.clone(),
+            env: around.environment.clone(),
+            directory: Some(around.directory.clone()),
+            user: around.user.clone(),
             terminal,
             input_open,
         };
@@ -123,6 +125,27 @@ impl Services {
             needs: wish.needs.clone(),
             restart: wish.restart,
         })
+    }
+
+    /// What commands find in each service.
+    pub(in super::super) fn surroundings(&self, asked: &Request) -> BTreeMap<String, Surroundings> {
+        self.wishes.iter().map(|wish| (wish.name.clone(), self.around(wish, asked))).collect()
+    }
+
+    fn around(&self, wish: &Wish, asked: &Request) -> Surroundings {
+        let local = self.images.get(&wish.name).map(|image| &image.local);
+        let config = local.map(|local| config(wish, local)).unwrap_or_default();
+        let environment = if wish.name == self.default {
+            exec::environment(&asked.document, &config)
+        } else {
+            entries(&config).into_iter().collect()
+        };
+        Surroundings {
+            environment,
+            // As Docker has it: `/` where nobody says.
+            directory: config.workdir.unwrap_or_else(|| "/".to_owned()),
+            user: config.user,
+        }
     }
 
     /// A neighbour with the ports that it declares, and those that its image exposes.

@@ -25,7 +25,7 @@ pub(super) struct Home {
     origin: String,
 }
 
-/// Reads a Compose file. It sees the variables that the document grants, and no others of the runner's.
+/// Reads a Compose file.
 pub(super) fn read(document: &Document, file: &Path) -> Result<Services, plan::Obstacle> {
     let origin = file.display().to_string();
     let failed = |error: &io::Error| {
@@ -36,10 +36,27 @@ pub(super) fn read(document: &Document, file: &Path) -> Result<Services, plan::O
     let full = std::fs::canonicalize(file).map_err(|error| failed(&error))?;
     let directory = full.parent().unwrap_or(Path::new("/")).to_owned();
     let text = bounded(&full).map_err(|error| failed(&error))?;
-    let home = Home { directory, origin: origin.clone() };
+    read_text(document, &text, &Home { directory, origin })
+}
+
+/// Reads the text of a Compose file that would lie in this directory.
+pub(super) fn read_in(document: &Document, text: &str, directory: &Path) -> Result<Services, plan::Obstacle> {
+    let origin = directory.join("compose.yaml").display().to_string();
+    let failed = |message: String| Problems { origin: origin.clone(), problems: vec![Problem::new(message)] };
+    if text.len() > MAX_FILE_BYTES {
+        return Err(failed(format!("it is larger than {MAX_FILE_BYTES} bytes")).into());
+    }
+    let found = std::fs::canonicalize(directory);
+    let directory = found.map_err(|error| failed(format!("cannot read its directory: {error}")))?;
+    read_text(document, text, &Home { directory, origin })
+}
+
+/// A Compose file sees the variables that the document grants, and no others of the runner's.
+fn read_text(document: &Document, text: &str, home: &Home) -> Result<Services, plan::Obstacle> {
+    let origin = home.origin.clone();
     let granted = |name: &str| document.environment.get(name).map(|value| value.expose_secret().to_owned());
     let around = compose::Surroundings { variables: &granted, files: &|path| home.read(path), levels_up: 0 };
-    let project = compose::read(&text, &origin, &around).map_err(|error| match error {
+    let project = compose::read(text, &origin, &around).map_err(|error| match error {
         ReadError::Problems(problems) => plan::Obstacle::from(problems),
         ReadError::Refused(refused) => refusal(document, refused).into(),
     })?;
@@ -48,7 +65,7 @@ pub(super) fn read(document: &Document, file: &Path) -> Result<Services, plan::O
     let mut notes = notes(&project);
     let mut wishes = Vec::new();
     for service in &project.services {
-        match wish(&project, service, &home, &mut notes, &mut unmet) {
+        match wish(&project, service, home, &mut notes, &mut unmet) {
             Ok(wish) => wishes.push(wish),
             Err(problem) => problems.push(problem),
         }

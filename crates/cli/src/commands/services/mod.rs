@@ -65,6 +65,14 @@ impl Services {
         Ok(Some(services))
     }
 
+    /// The services of a Compose file whose text is known, and the directory that it would lie in.
+    pub(super) fn of_text(document: &mut Document, text: &str, directory: &Path) -> Result<Self, plan::Obstacle> {
+        exclusive(document, &directory.join("compose.yaml"))?;
+        let services = from_compose::read_in(document, text, directory)?;
+        services.declare(document);
+        Ok(services)
+    }
+
     /// Makes them part of the document, so that its plan says what holds for them.
     fn declare(&self, document: &mut Document) {
         // What the agent has, or nothing: never more.

@@ -1,0 +1,66 @@
+"""Which tool is meant by a name that more than one has."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from inspect_ai._util.registry import RegistryInfo, _registry, registry_add
+from inspect_ai.tool import Tool, ToolDef, ToolInfo, bash
+from inspect_ai.tool._tool_info import parse_tool_info
+
+from inspect_ringfence._catalogue import affordance
+
+
+def shown(tool: Any) -> ToolInfo:
+    made = ToolDef(tool)
+    return ToolInfo(name="bash", description=made.description, parameters=made.parameters)
+
+
+def other() -> Tool:
+    async def execute(command: str) -> str:
+        """Runs a command on the host.
+
+        Args:
+            command: What to run.
+        """
+        return command
+
+    return execute
+
+
+@pytest.fixture
+def package() -> Iterator[None]:
+    """Somebody's package is loaded, which has a tool of this name."""
+    before = dict(_registry)
+    registry_add(other, RegistryInfo(type="tool", name="somebody/bash"))
+    yield
+    _registry.clear()
+    _registry.update(before)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_package_that_is_only_loaded_takes_no_tool_away() -> None:
+    assert affordance("bash", shown=shown(bash())).runs == "sandbox"
+    assert affordance("bash", "bash").runs == "sandbox"
+
+
+@pytest.mark.usefixtures("package")
+def test_a_packages_tool_is_not_taken_for_inspects() -> None:
+    info = parse_tool_info(other())
+    assert affordance(
+        "bash", shown=ToolInfo(name="bash", description=info.description, parameters=info.parameters)
+    ).outside
+    assert affordance("somebody/bash", "somebody/bash").outside
+    # Where nothing but the name is known, nobody knows.
+    assert affordance("bash").outside
+
+
+def test_a_tool_of_the_tasks_file_is_never_taken_for_inspects() -> None:
+    before = dict(_registry)
+    try:
+        registry_add(other, RegistryInfo(type="tool", name="bash"))
+        assert affordance("bash", shown=shown(bash())).outside
+        assert affordance("bash", "bash").outside
+    finally:
+        _registry.clear()
+        _registry.update(before)
