@@ -242,3 +242,49 @@ fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.contains("ringfence") && !stat.contains(") Z ")
 }
+
+/// Control groups of this engine that are there, but for those of sandboxes that wait.
+fn groups(run: &str) -> usize {
+    let hierarchies = jail::cgroups::hierarchies().unwrap();
+    let in_one = |directory: std::path::PathBuf| {
+        let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with(run) && !name.contains("-next")).count()
+    };
+    hierarchies.iter().flat_map(jail::cgroups::Hierarchy::places).map(in_one).sum()
+}
+
+/// Where many come and go, groups pass from one to the next: nobody finds less than its limits, and none is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_that_pass_on_hold_and_do_not_stay() {
+    if !is_root() {
+        return;
+    }
+    let run = format!("handed-{}", std::process::id());
+    let engine = Containers::start(run.clone()).unwrap();
+    let limits = Some(Limits { memory: 48 << 20, pids: 24, cpu_millis: 1000 });
+    let mut crowd = tokio::task::JoinSet::new();
+    for _ in 0..12 {
+        let engine = engine.clone();
+        crowd.spawn(async move {
+            for _ in 0..4 {
+                let sandbox = engine.create(Request { limits, ..request() }).await.unwrap();
+                // Whatever those before it used, this much is there; and processes end at the same number for all.
+                let used = "head -c 30000000 /dev/zero > /dev/shm/some && stat -c %s /dev/shm/some; rm /dev/shm/some";
+                assert_eq!(sh(&sandbox, used).await, "30000000");
+                let forks = "perl -e 'my $n = 0; while ($n < 100 && defined(my $p = fork)) { if (!$p) { sleep 30; exit } $n++ } print $n'";
+                let forked: u32 = sh(&sandbox, forks).await.parse().unwrap();
+                assert!((15..24).contains(&forked), "{forked}");
+                sandbox.stop().await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = crowd.join_next().await {
+        done.unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while groups(&format!("ringfence-{run}-")) > 0 {
+        assert!(Instant::now() < deadline, "groups are left");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
