@@ -12,8 +12,6 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, unlinkat};
 
 /// How long groups of processes that are dying may take to become empty.
 const GRACE: Duration = Duration::from_millis(1500);
-/// Bytes that may be left of whoever was in a group: the kernel frees network namespaces late, and counts in steps.
-const LEFT: u64 = 4 << 20;
 /// What the name of a group begins with that only tries whether groups can be made.
 const TRIAL: &str = "ringfence-probe-";
 /// How long a trial takes at the very most.
@@ -175,7 +173,6 @@ pub(crate) struct Parents {
 #[derive(Debug)]
 pub(crate) struct Group {
     name: String,
-    limits: Limits,
     born_in: Option<OwnedFd>,
     doors: Vec<OwnedFd>,
 }
@@ -202,7 +199,7 @@ impl Parents {
 
     /// Makes the groups of one sandbox, with their limits.
     pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Group> {
-        let mut group = Group { name: name.to_owned(), limits: *limits, born_in: None, doors: Vec::new() };
+        let mut group = Group { name: name.to_owned(), born_in: None, doors: Vec::new() };
         for (parent, version, controllers) in &self.parents {
             let made = mkdirat(parent, name, Mode::from_raw_mode(0o755));
             let written = made.map_err(io::Error::from).and_then(|()| {
@@ -217,6 +214,16 @@ impl Parents {
                         }
                     }
                 }
+                match version {
+                    Version::One => {
+                        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+                        group.doors.push(openat(parent, format!("{name}/tasks"), flags, Mode::empty())?);
+                    }
+                    Version::Two => {
+                        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                        group.born_in = Some(openat(parent, name, flags, Mode::empty())?);
+                    }
+                }
                 Ok(())
             });
             if let Err(error) = written {
@@ -224,46 +231,7 @@ impl Parents {
                 return Err(error);
             }
         }
-        match self.open(&mut group) {
-            Ok(()) => Ok(group),
-            Err(error) => {
-                self.remove(&group);
-                Err(error)
-            }
-        }
-    }
-
-    /// Opens the doors of a sandbox's groups, for whoever is born next.
-    pub(crate) fn open(&self, group: &mut Group) -> io::Result<()> {
-        group.close_doors();
-        for (parent, version, _) in &self.parents {
-            match version {
-                Version::One => {
-                    let tasks = format!("{}/tasks", group.name);
-                    group.doors.push(openat(parent, tasks, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?);
-                }
-                Version::Two => {
-                    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                    group.born_in = Some(openat(parent, group.name.as_str(), flags, Mode::empty())?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether nothing is left of whoever was in these groups: no process, and no more memory than the kernel takes back late.
-    pub(crate) fn is_clean(&self, group: &Group) -> bool {
-        self.parents.iter().all(|(parent, version, controllers)| {
-            controllers.iter().all(|controller| {
-                let (file, most) = match (version, *controller) {
-                    (Version::One, "memory") => ("memory.usage_in_bytes", LEFT),
-                    (Version::Two, "memory") => ("memory.current", LEFT),
-                    (_, "pids") => ("pids.current", 0),
-                    _ => return true,
-                };
-                number_at(parent, &format!("{}/{file}", group.name)).is_ok_and(|used| used <= most)
-            })
-        })
+        Ok(group)
     }
 
     /// Removes the groups of sandboxes whose processes are dead. A group is empty a moment after its last process was
@@ -291,10 +259,6 @@ impl Parents {
 }
 
 impl Group {
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
     /// Where the sandbox's first process is to be born.
     pub(crate) fn born_in(&self) -> Option<BorrowedFd<'_>> {
         self.born_in.as_ref().map(AsFd::as_fd)
@@ -335,14 +299,6 @@ fn is_unbounded(controller: &str) -> bool {
 /// Whether this host swaps at all; the list has a line of titles.
 fn has_swap() -> bool {
     fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
-}
-
-fn number_at(directory: &OwnedFd, file: &str) -> io::Result<u64> {
-    let file = openat(directory, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let mut digits = [0; 32];
-    let count = rustix::io::read(file, &mut digits)?;
-    let text = std::str::from_utf8(digits.get(..count).unwrap_or_default()).unwrap_or_default();
-    text.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 fn write_at(directory: &OwnedFd, file: &str, value: &str) -> io::Result<()> {

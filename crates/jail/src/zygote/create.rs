@@ -66,10 +66,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
         None => (0, None),
     };
     let mut group = match (&home.parents, &kind.limits) {
-        (Some(parents), Some(limits)) => Some(match home.handed.take(parents, limits) {
-            Some(group) => group,
-            None => parents.make(name, limits).during("making the control group")?,
-        }),
+        (Some(parents), Some(limits)) => Some(parents.make(name, limits).during("making the control group")?),
         (None, Some(_)) => {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)).during("making the control group");
         }

@@ -8,7 +8,6 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{getegid, geteuid, umask};
 
 use super::cradle::Cradle;
-use super::handed::Handed;
 use super::inside::Nodes;
 use super::snapshot::Snapshots;
 use super::{During as _, Trouble, devices, raise_descriptor_limit, synthetic};
@@ -47,8 +46,6 @@ pub(super) struct Home {
     pub(super) nodes: Nodes,
     pub(super) rights: Rights,
     pub(super) parents: Option<Parents>,
-    /// Groups that the next sandboxes take over.
-    pub(super) handed: Handed,
     /// Where id ranges are locked: root's own directory, opened before the workshop hides it.
     pub(super) id_locks: Option<OwnedFd>,
     pub(super) host_image: Option<synthetic::HostImage>,
@@ -95,7 +92,6 @@ impl Home {
             nodes,
             rights,
             parents,
-            handed: Handed::default(),
             id_locks,
             host_image: None,
             id_ranges: 0,

@@ -6,14 +6,12 @@
 //!
 //! Files tell the story: [`client`](Zygote) starts it, `serve` is its loop, `home` its own surroundings, `create` the
 //! parent's side of a new sandbox, `cradle` whom it is a copy of, `inside` the child's, `image`, `synthetic` and `devices` what the sandbox finds as its root,
-//! `snapshot` what is kept of one that was frozen, `prepared` those that were begun before anybody asked, `handed` what passes from
-//! one to the next.
+//! `snapshot` what is kept of one that was frozen, `prepared` those that were begun before anybody asked.
 
 mod client;
 mod cradle;
 mod create;
 mod devices;
-mod handed;
 mod home;
 mod image;
 pub(crate) mod inside;

@@ -58,11 +58,6 @@ impl Prepared {
         }
     }
 
-    /// Whether somebody said that nothing is ever to be there before it is asked for.
-    pub(super) fn is_forbidden(&self) -> bool {
-        self.asked.as_ref().is_some_and(|asked| asked.count == 0)
-    }
-
     fn wanted(&self) -> Option<&Wanted> {
         self.asked.as_ref().or(self.habit.as_ref())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::create::{Finished, Kind, Sandbox, begin, finish};
@@ -16,9 +16,6 @@ use crate::syscalls;
 
 /// Where whoever starts us leaves its socket.
 const SOCKET: i32 = 3;
-
-/// How long to wait where nobody should.
-const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The zygote's whole life, or that of its cradle: which one, the program's name says.
 pub fn main() -> ExitCode {
@@ -42,7 +39,6 @@ pub fn main() -> ExitCode {
                 Ok((Reply::Done, Vec::new()))
             }
             (Request::Prepare { network, limits, name, count }, _) => {
-                server.let_go();
                 if let Ok(home) = &server.home {
                     server.prepared.want(home, Kind { network, limits }, name, count);
                 }
@@ -67,7 +63,7 @@ pub fn main() -> ExitCode {
         if send(&socket, &reply, &listeners).is_err() {
             break;
         }
-        server.tidy(&socket);
+        server.tidy();
     }
     server.leave();
     ExitCode::SUCCESS
@@ -94,14 +90,9 @@ impl Server {
                 self.sandboxes.values().map(|sandbox| PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)),
             );
             set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
-            let handed = self.home.as_ref().is_ok_and(|home| !home.handed.is_empty());
-            let patience = if handed { Some(&NOT_AT_ALL) } else { self.prepared.patience() };
-            if poll(&mut set, patience)? == 0 {
+            if poll(&mut set, self.prepared.patience())? == 0 {
                 drop(set);
-                if handed {
-                    // Nobody waits for them after all.
-                    self.let_go();
-                } else if let Ok(home) = &mut self.home {
+                if let Ok(home) = &mut self.home {
                     self.prepared.idle(home);
                 }
                 continue;
@@ -123,7 +114,7 @@ impl Server {
             for id in ids {
                 self.destroy(id);
             }
-            self.tidy(socket);
+            self.tidy();
             if asked {
                 return receive_into(socket, &mut self.room);
             }
@@ -173,27 +164,10 @@ impl Server {
     }
 
     /// Takes off and removes what nobody needs any more. Whoever asked has the answer by now, and does not wait for this.
-    fn tidy(&mut self, socket: &OwnedFd) {
-        let mut ended = std::mem::take(&mut self.ended);
-        if ended.is_empty() {
-            return;
-        }
-        for sandbox in &mut ended {
-            (sandbox.mounts, sandbox.writable) = (None, None);
-        }
-        if !self.prepared.is_forbidden()
-            && is_asked(socket)
-            && let Ok(Home { parents: Some(parents), handed, .. }) = &mut self.home
-        {
-            handed.take_over(parents, &mut ended);
-        }
-        self.remove_groups(&ended);
-    }
-
-    /// Removes groups that were to be handed over.
-    fn let_go(&mut self) {
-        if let Ok(home) = &mut self.home {
-            home.handed.let_go(home.parents.as_ref());
+    fn tidy(&mut self) {
+        let ended = std::mem::take(&mut self.ended);
+        if !ended.is_empty() {
+            self.remove_groups(&ended);
         }
     }
 
@@ -241,7 +215,6 @@ impl Server {
 
     /// Ends everything: all at once, then the groups.
     fn leave(mut self) {
-        self.let_go();
         let mut sandboxes: Vec<Sandbox> = std::mem::take(&mut self.sandboxes).into_values().collect();
         sandboxes.extend(self.prepared.leave());
         sandboxes.append(&mut self.ended);
@@ -259,16 +232,8 @@ impl Server {
     fn remove_groups(&self, sandboxes: &[Sandbox]) {
         let Ok(Home { parents: Some(parents), .. }) = &self.home else { return };
         let groups: Vec<_> = sandboxes.iter().filter_map(|sandbox| sandbox.group.as_ref()).collect();
-        if !groups.is_empty() {
-            parents.remove_all(&groups);
-        }
+        parents.remove_all(&groups);
     }
-}
-
-/// Whether somebody has asked for something already.
-fn is_asked(socket: &OwnedFd) -> bool {
-    let mut set = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-    poll(&mut set, Some(&NOT_AT_ALL)).is_ok_and(|count| count > 0)
 }
 
 fn end(sandbox: &Sandbox) {
