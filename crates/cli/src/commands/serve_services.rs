@@ -40,7 +40,7 @@ pub(super) fn of(
         plan::Obstacle::Refusal(refusal) => Obstacle::Refused(refusal),
     })?;
     if services.is_some() {
-        *document = with;
+        *document = own;
     }
     Ok(services)
 }

@@ -39,7 +39,8 @@ fn setuid_programs_work_only_where_a_document_allows_it_and_root_gains_nothing()
                   setpriv --reuid 1000 --regid 1000 --clear-groups /srv/grep -E 'Uid|CapEff' /proc/self/status; unshare -Ur true || echo refused";
     let said = |allowed: bool| {
         let document = place.path().join("document.yaml");
-        let text = format!("profile: T0.H1.N2\nsandbox: docker\nimage: {DEBIAN}\nallow_setuid: {allowed}\napproval: ci\n");
+        let text =
+            format!("profile: T0.H1.N2\nsandbox: docker\nimage: {DEBIAN}\nallow_setuid: {allowed}\napproval: ci\n");
         std::fs::write(&document, text).unwrap();
         let arguments = ["run", "--pull", "never", "--profile", document.to_str().unwrap(), "--", "sh", "-c", script];
         let (code, out, err) = common::ringfence(place.path(), &arguments);
