@@ -187,11 +187,9 @@ async fn a_waiting_keeper_that_is_killed_or_stopped_costs_at_most_one_command() 
     assert_eq!(stuck.outcome, Outcome::TimedOut);
     assert!(start.elapsed() < Duration::from_secs(2));
     assert_eq!(sh(&sandbox, "echo fine").await, "fine");
-    assert_eq!(
-        sh(&sandbox, "sleep 0.2; ls -d /proc/[0-9]* | wc -l").await.parse::<u32>().unwrap(),
-        6,
-        "and none is left"
-    );
+    // The guest, the keeper of who looks, its three processes; and one that waits, if it was made already.
+    let left = sh(&sandbox, "sleep 0.2; ls -d /proc/[0-9]* | wc -l").await.parse::<u32>().unwrap();
+    assert!(matches!(left, 5 | 6), "none is left: {left}");
 }
 
 #[tokio::test]
