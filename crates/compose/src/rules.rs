@@ -111,7 +111,10 @@ pub const SERVICE_KEYS: &[Rule] = &[
         "cap_drop",
         "capabilities, or ALL; those that a sandbox keeps are the guest's to work with, and stay with a record",
     ),
-    honoured("security_opt", "no-new-privileges, which is so anyway; all else is refused"),
+    honoured(
+        "security_opt",
+        "no-new-privileges, which is so anyway unless the profile document has `allow_setuid`; all else is refused",
+    ),
     honoured("restart", "no, always, unless-stopped, on-failure[:TIMES]"),
     honoured("stop_signal", "a signal's name or number"),
     honoured("stop_grace_period", "how long a service may take to end"),

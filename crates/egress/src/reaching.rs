@@ -39,9 +39,11 @@ async fn serve(shared: &Shared, ask: u32, id: u32, service: &str, port: u16) {
     let board = shared.neighbours().get(&id).cloned();
     let Some(board) = board else { return refuse(Reason::HostUnreachable).await };
     // Decided by the gateway already; but that reads what strangers send, and may be theirs by now.
-    if let Err(reason) = board.known.decide(service, port) {
-        return refuse(reason).await;
-    }
+    // An alias leads to the service that it was declared for.
+    let service = match board.known.decide(service, port) {
+        Ok(service) => service,
+        Err(reason) => return refuse(reason).await,
+    };
     let connection = match board.through.reach(service, port).await {
         Ok(connection) => connection,
         Err(error) => return refuse(reason_of(&error)).await,
@@ -110,7 +112,7 @@ mod tests {
         let (ours, gateway) = UnixStream::pair().unwrap();
         let shared = Arc::new(Shared::over(ours));
         let noting = Arc::new(Noting::default());
-        let declared = Neighbour { service: "db".into(), aliases: Vec::new(), ports: vec![5432] };
+        let declared = Neighbour { service: "db".into(), aliases: vec!["store".into()], ports: vec![5432] };
         let known = Arc::new(Neighbourhood::new(vec![declared]).unwrap());
         shared.neighbours().insert(7, Board { known, through: Arc::clone(&noting) as Arc<dyn Neighbours> });
         let cases = [
@@ -118,6 +120,7 @@ mod tests {
             (7, "web", 80, Reason::NoSuchName),
             (8, "db", 5432, Reason::HostUnreachable),
             (7, "db", 5432, Reason::HostRefused),
+            (7, "store", 5432, Reason::HostRefused),
         ];
         let mut inbox = Inbox::default();
         for (ask, (id, service, port, reason)) in (0..).zip(cases) {
@@ -126,6 +129,6 @@ mod tests {
             let ToGateway::Reached { ask: to, error } = answer else { unreachable!("another answer") };
             assert_eq!((to, error), (ask, Some(reason)), "{service}:{port}");
         }
-        assert_eq!(*noting.0.lock().unwrap(), [("db".to_owned(), 5432)]);
+        assert_eq!(*noting.0.lock().unwrap(), [("db".to_owned(), 5432), ("db".to_owned(), 5432)]);
     }
 }

@@ -73,6 +73,8 @@ class RingfenceHooks(Hooks):
             judge(wish, planned_tools([step.params for step in data.plan.steps]))
         except Refused as error:
             raise _refuse(error) from error
+        except Exception as error:  # Inspect would log it and go on.
+            raise _refuse(Refused(f"tools could not be judged: {error!r}")) from error
 
     def _run(self, eval_id: str, wish: Wish) -> _Run:
         # A task without a sandbox of its own may have samples with ours.
@@ -83,13 +85,15 @@ class RingfenceHooks(Hooks):
         if wish is None:
             return
         run = self._run(data.eval_id or "", wish)
-        tools = [affordance(tool.name, shown=tool) for tool in data.tools]
-        _samples.show(data.sample_id, tools)
         try:
+            tools = [affordance(tool.name, shown=tool) for tool in data.tools]
+            _samples.show(data.sample_id, tools)
             judge(wish, tools)
         except Refused as error:
             transcript().info({"event": "refusal", "reason": str(error)}, source=SOURCE)
             raise _refuse(error) from error
+        except Exception as error:  # Inspect would log it and ask the model all the same.
+            raise _refuse(Refused(f"tools could not be judged: {error!r}")) from error
         views: list[JsonValue] = [_view(tool) for tool in sorted(tools, key=lambda tool: tool.name)]
         digest = hashlib.sha256(json.dumps(views).encode()).hexdigest()
         sample = data.sample_id or ""

@@ -83,6 +83,8 @@ pub struct Service {
     pub stdin_open: bool,
     /// Whether its root is read-only.
     pub read_only: bool,
+    /// Whether it insists that programs gain no privileges, whatever the profile document allows.
+    pub no_new_privileges: bool,
     /// What is mounted in it, in the order of the file; no two at the same path.
     pub mounts: Vec<Located<Mount>>,
     /// What it may use at most; the profile's own limits hold beside these.
@@ -156,7 +158,7 @@ fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<(Servic
     let left_out = simple::left_out(&mut keys);
     let image = image::read(&mut keys);
     let limits = limits::read(&mut keys);
-    rights::refuse_shared(&mut keys);
+    let no_new_privileges = rights::refuse_shared(&mut keys);
     let service = Service {
         name,
         place,
@@ -175,6 +177,7 @@ fn read_keys(reading: &Reading, name: ServiceName, node: Node) -> Option<(Servic
         tty: keys.truth("tty").unwrap_or(false),
         stdin_open: keys.truth("stdin_open").unwrap_or(false),
         read_only: keys.truth("read_only").unwrap_or(false),
+        no_new_privileges,
         mounts: mounts::read(&mut keys),
         limits,
         ulimits: limits::ulimits(&mut keys),

@@ -156,9 +156,11 @@ pub(super) fn added(keys: &mut Section) -> Vec<Located<Capability>> {
     found
 }
 
-/// `security_opt`, and every key that can share a namespace of the host or of another container.
-pub(super) fn refuse_shared(keys: &mut Section) {
+/// `security_opt`, and every key that can share a namespace of the host or of another container. Returns whether the service
+/// insists on no new privileges.
+pub(super) fn refuse_shared(keys: &mut Section) -> bool {
     let reading = keys.reading;
+    let mut insists = false;
     for option in texts(keys, "security_opt") {
         let place = option.place.unwrap_or(keys.place);
         let text = option.value.as_str();
@@ -166,7 +168,7 @@ pub(super) fn refuse_shared(keys: &mut Section) {
         let shown: String = text.chars().take(80).collect();
         let what = format!("`security_opt: {shown}`");
         match (name, value) {
-            ("no-new-privileges", "" | "true") => {}
+            ("no-new-privileges", "" | "true") => insists = true,
             ("no-new-privileges", _) => {
                 let hint = Some("`allow_setuid` in the profile document is the way to setuid programs");
                 reading.refuse_with_hint(place, "security_opt", what, "programs could gain rights", hint);
@@ -205,6 +207,7 @@ pub(super) fn refuse_shared(keys: &mut Section) {
             );
         }
     }
+    insists
 }
 
 #[cfg(test)]

@@ -65,6 +65,7 @@ impl Services {
         request.memory_kept = shape.memory_kept.map(|kept| kept.min(memory));
         request.shared_memory = shape.shared_memory.map(|bytes| bytes.min(memory));
         request.read_only = shape.read_only;
+        request.allow_setuid &= !shape.no_new_privileges;
         request.tmpfs.clone_from(&shape.tmpfs);
         request.volumes.clone_from(&shape.volumes);
         request.ulimits.clone_from(&shape.ulimits);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use compose::{Condition, Image, MAX_FILE_BYTES, Origin, Project, ReadError, Refused, Restart};
@@ -89,7 +90,15 @@ fn refusal(document: &Document, refused: Refused) -> Refusal {
 fn bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
-    std::fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    // Whoever names a pipe would have us wait for ever.
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    file.take(most + 1).read_to_string(&mut text)?;
     if text.len() > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {MAX_FILE_BYTES} bytes")));
     }

@@ -21,6 +21,7 @@ pub(super) fn of(service: &compose::Service, home: &Home, notes: &mut Vec<String
         processes: amount(&service.limits.processes),
         shared_memory: amount(&service.limits.shared_memory),
         read_only: service.read_only,
+        no_new_privileges: service.no_new_privileges,
         hostname: service.hostname.as_ref().map(|name| name.value.clone()),
         hosts: service.extra_hosts.iter().map(|host| format!("{}:{}", host.value.0, host.value.1)).collect(),
         ..Shape::default()

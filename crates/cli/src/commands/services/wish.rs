@@ -93,6 +93,7 @@ pub(super) struct Shape {
     pub(super) processes: Option<u64>,
     pub(super) shared_memory: Option<u64>,
     pub(super) read_only: bool,
+    pub(super) no_new_privileges: bool,
     pub(super) hostname: Option<String>,
     pub(super) hosts: Vec<String>,
     pub(super) tmpfs: BTreeMap<String, String>,
