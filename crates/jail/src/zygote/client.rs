@@ -61,8 +61,19 @@ fn sealed(name: &str, program: &[u8]) -> io::Result<OwnedFd> {
 /// Starts a program that finds `control` at number 3, in a session of its own that Ctrl-C does not reach.
 pub fn spawn_at_3(mut command: Command, control: &OwnedFd) -> io::Result<Child> {
     inherit_at_3(&mut command, control, Session::Own);
+    for _ in 0..BUSY_TRIES {
+        match command.spawn() {
+            // It was written just now, and a process that another thread of ours begins has it open until its own exec.
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY),
+            spawned => return spawned,
+        }
+    }
     command.spawn()
 }
+
+/// How often, and how long, a program that is being written is waited for.
+const BUSY_TRIES: usize = 100;
+const BUSY: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// Which session a program that is started is in. The kernel shares its time among sessions, and who waits for somebody of
 /// another session may wait for everybody else.
