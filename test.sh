@@ -5,6 +5,8 @@ set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 
 begun=()
+# A crate is always tested together with the command: with the same features everywhere, nothing is compiled twice.
+TEST=(cargo test --release -p ringfence)
 LANES=(lint unit sandbox egress docker serve inspect verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
@@ -40,7 +42,7 @@ trap 'stop_docker; rm -f "$log"' EXIT
 # After what runs now has ended: it still uses what the line above removes.
 trap 'exit 143' TERM
 
-say() { printf '\n== %s\n' "$*"; }
+say() { printf '\n== %s (%d:%02d)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
 
 # check NAME COMMAND…: one counted check.
 check() {
@@ -140,6 +142,18 @@ tool() {
     cargo "$1" --version >/dev/null 2>&1 || cargo install --locked --quiet "$2@$3"
 }
 
+# tests_of CRATE…: cargo's options for all tests in the directories `tests` of these crates.
+tests_of() {
+    local crate file
+    for crate in "$@"; do
+        for file in "crates/$crate"/tests/*.rs "crates/$crate"/tests/*/main.rs; do
+            [ -e "$file" ] || continue
+            file=${file%/main.rs}
+            printf -- '--test %s ' "$(basename "$file" .rs)"
+        done
+    done
+}
+
 # component COMMAND NAME: a part of the Rust toolchain.
 component() {
     cargo "$1" --version >/dev/null 2>&1 || rustup component add "$2"
@@ -154,10 +168,9 @@ lane_lint() {
 }
 
 lane_unit() {
-    tests 'tests' cargo test --release --workspace --exclude receipt --exclude sandbox --exclude docker --exclude ringfence --exclude egress --exclude testnet
-    tests 'tests of the crate of daemons' cargo test --release -p docker --lib
-    tests 'tests of the gateway' cargo test --release -p egress --lib
-    tests 'tests of the command' cargo test --release -p ringfence --bins --test architecture --test cli --test load
+    tests 'tests' cargo test --release --workspace --lib --bins --test architecture --test cli --test load \
+        $(tests_of compose eval image jail log model registry stack wire)
+    tests 'examples in the documentation' cargo test --release --workspace --doc
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz document
     fuzz task
@@ -173,8 +186,9 @@ lane_unit() {
 lane_sandbox() {
     debian perl perl && debian pgrep procps && debian setpriv util-linux
     debian busybox busybox-static
-    tests 'sandboxes' cargo test --release -p sandbox
-    tests 'the command, with sandboxes' cargo test --release -p ringfence --test run --test images --test snapshots --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test scores --test retry --test set --test web
+    # `snapshots` are tests of both.
+    tests 'sandboxes' "${TEST[@]}" -p sandbox $(tests_of sandbox)
+    tests 'the command, with sandboxes' "${TEST[@]}" --test run --test images --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test scores --test retry --test set --test web
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
@@ -187,17 +201,17 @@ lane_egress() {
         debian_file /usr/lib/python3/dist-packages/requests python3-requests &&
         debian_file /usr/lib/python3/dist-packages/pip python3-pip
     command -v go >/dev/null || debian go golang-go
-    check 'an internet for the tests' cargo build --release -p testnet
-    tests 'that internet itself' cargo test --release -p testnet
-    tests 'the gateway' cargo test --release -p egress --test gateway --test services
+    check 'an internet for the tests' cargo build --release -p ringfence -p testnet
+    tests 'that internet itself' "${TEST[@]}" -p testnet --test internet
+    tests 'the gateway' "${TEST[@]}" -p egress --test gateway --test services
     # The same over the other capture: the guest listens, and relays.
-    tests 'the gateway, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p egress --test gateway --test services
-    check 'attacks, compiled' cargo test --release -p ringfence --test egress --no-run
-    begin 'attacks and clients' env RINGFENCE_ALSO_N2=1 cargo test --release -p ringfence --test egress
-    begin 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed cargo test --release -p ringfence --test egress
+    tests 'the gateway, relayed' env RINGFENCE_CAPTURE=relayed "${TEST[@]}" -p egress --test gateway --test services
+    check 'attacks, compiled' "${TEST[@]}" --test egress --no-run
+    begin 'attacks and clients' env RINGFENCE_ALSO_N2=1 "${TEST[@]}" --test egress
+    begin 'attacks and clients, relayed' env RINGFENCE_CAPTURE=relayed "${TEST[@]}" --test egress
     finish
     if [ "$(id -u)" -eq 0 ]; then
-        tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 cargo test --release -p ringfence --test egress
+        tests 'attacks and clients as a plain user' env RINGFENCE_AS=23456 "${TEST[@]}" --test egress
     fi
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"
     fuzz client_hello
@@ -212,18 +226,18 @@ lane_docker() {
     debian ip iproute2 && debian perl perl && debian pgrep procps && debian busybox busybox-static
     own_docker
     if [ -n "$docker_pid" ]; then
-        tests 'images from every source' in_docker cargo test --release -p ringfence --test sources
+        tests 'images from every source' in_docker "${TEST[@]}" --test sources
         check 'images for containers' docker_images
-        check 'an internet for the tests' cargo build --release -p testnet
-        tests 'the crate of daemons' in_docker cargo test --release -p docker
+        check 'an internet for the tests' cargo build --release -p ringfence -p testnet
+        tests 'the crate of daemons' in_docker "${TEST[@]}" -p docker --test bare
         tests 'containers by the command' in_docker env RINGFENCE_RESTART_DOCKER="$(restart_script)" \
-            cargo test --release -p ringfence --test docker
+            "${TEST[@]}" --test docker
         tests 'containers conform, as root' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
-            cargo test --release -p sandbox --test conformance container::
+            "${TEST[@]}" -p sandbox --test conformance container::
         tests 'containers conform, as a plain user' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/plain \
-            RINGFENCE_USER=agent cargo test --release -p sandbox --test conformance container::
+            RINGFENCE_USER=agent "${TEST[@]}" -p sandbox --test conformance container::
         tests 'attacks from inside a container' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
-            cargo test --release -p sandbox --test attacks -- $(skipped)
+            "${TEST[@]}" -p sandbox --test attacks -- $(skipped)
         # One container, also without any network; and one of three services.
         begin "attacks on a container's network" attacked RINGFENCE_ALSO_N2=1
         begin "attacks on the network of services" attacked RINGFENCE_SERVICES=3
@@ -241,7 +255,7 @@ in_docker() {
 # attacked SETTING: attacks on the network of containers.
 attacked() {
     in_docker env "$1" RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
-        cargo test --release -p ringfence --test egress -- addresses answers bytes escapes floods http names tls
+        "${TEST[@]}" --test egress -- addresses answers bytes escapes floods http names tls
 }
 
 # Attacks that mean something only on the embedded engine: its helper, its images, its bounds of disks, its setuid programs; and two
@@ -370,7 +384,7 @@ lane_inspect() {
     debian_file /usr/bin/python3 python3
     local venv=$PWD/target/inspect-venv
     check 'Inspect in an environment of its own' inspect_venv "$venv"
-    tests 'logs that Inspect opens' env RINGFENCE_INSPECT_VENV="$venv" cargo test --release -p log@0.1.0 --test inspect
+    tests 'logs that Inspect opens' env RINGFENCE_INSPECT_VENV="$venv" "${TEST[@]}" -p log@0.1.0 --test inspect
     check 'evaluations whose logs Inspect opens' inspect_evals "$venv"
     tests 'Compose files of inspect_evals' compose_files "$venv"
     check "scores and metrics as Inspect's own functions have them" inspect_scores "$venv"
@@ -458,7 +472,7 @@ compose_files() {
         "$1/bin/python" -m zipfile -e "$place"/inspect_evals-*.whl "$place/package" &&
         "$1/bin/python" crates/compose/tests/inspect_compose.py "$place/package" "$place/answers.json" &&
         RINGFENCE_INSPECT_EVALS=$place/package RINGFENCE_INSPECT_COMPOSE=$place/answers.json \
-            cargo test --release -p compose --test inspect_evals || status=1
+            "${TEST[@]}" -p compose --test inspect_evals || status=1
     rm -rf "$place"
     return $status
 }
@@ -467,7 +481,7 @@ compose_files() {
 model_logs() {
     local place status=0
     place=$(mktemp -d)
-    RINGFENCE_MODEL_LOGS=$place cargo test --release --quiet -p ringfence --test models || status=1
+    RINGFENCE_MODEL_LOGS=$place "${TEST[@]}" --quiet --test models || status=1
     "$1/bin/python" crates/cli/tests/inspect_logs.py "$place" 12 || status=1
     PATH="$1/bin:$PATH" "$1/bin/python" crates/log/tests/inspect_check.py schema "$place" || status=1
     rm -rf "$place"
@@ -478,7 +492,7 @@ model_logs() {
 sdk_types() {
     local place status=0
     place=$(mktemp -d)
-    RINGFENCE_MODEL_DUMP=$place cargo test --release --quiet -p model --test providers || status=1
+    RINGFENCE_MODEL_DUMP=$place "${TEST[@]}" --quiet -p model --test providers || status=1
     "$1/bin/python" crates/model/tests/sdk_types.py "$place" || status=1
     rm -rf "$place"
     return $status
@@ -533,17 +547,17 @@ assert versions == ('$INSPECT_VERSION', '$OPENAI_VERSION', '$ANTHROPIC_VERSION',
 # says of itself can be checked: by us, and by others in a virtual environment of this lane's own.
 lane_verify() {
     debian setpriv util-linux
-    tests 'probes and their judge' cargo test --release -p verify
-    tests 'controls taken away, one at a time' cargo test --release -p verify --features mutations --test mutations
-    check 'clippy of what takes them away' cargo clippy --release -p verify --features mutations --all-targets -- -D warnings
-    tests 'attempts of probes' cargo test --release -p sandbox --test attempts
-    tests 'the embedded engine, proven' cargo test --release -p ringfence --test verify
+    tests 'probes and their judge' "${TEST[@]}" -p verify --lib
+    tests 'controls taken away, one at a time' "${TEST[@]}" -p verify --features verify/mutations --test mutations
+    check 'clippy of what takes them away' cargo clippy --release --workspace --features verify/mutations --test mutations -- -D warnings
+    tests 'attempts of probes' "${TEST[@]}" -p sandbox --test attempts
+    tests 'the embedded engine, proven' "${TEST[@]}" --test verify
     if [ "$(id -u)" -eq 0 ]; then
         tests 'the embedded engine, proven as a plain user' as_plain_user 'verify\|attempts'
     fi
     debian_file /usr/bin/python3 python3
-    tests 'receipts' cargo test --release -p receipt
-    tests 'receipts of evaluations' cargo test --release -p ringfence --test receipts
+    # Those of the crate, and of evaluations.
+    tests 'receipts' "${TEST[@]}" -p receipt --lib $(tests_of receipt)
     local venv=$PWD/target/receipt-venv
     check 'libraries of others in an environment of their own' receipt_venv "$venv"
     check 'receipts that others check' others_check_receipts "$venv"
@@ -574,7 +588,7 @@ assert versions == ('$CRYPTOGRAPHY_VERSION', '$SECURESYSTEMSLIB_VERSION')" 2>/de
 # making from its own document.
 lane_serve() {
     debian setpriv util-linux
-    tests 'the HTTP API, with sandboxes' cargo test --release -p ringfence --test serve
+    tests 'the HTTP API, with sandboxes' "${TEST[@]}" --test serve
     if [ "$(id -u)" -eq 0 ]; then
         tests 'the HTTP API as a plain user' as_plain_user serve
     fi
@@ -582,7 +596,7 @@ lane_serve() {
     own_docker
     if [ -n "$docker_pid" ]; then
         check 'images for services' docker_images
-        tests 'the HTTP API, with services' in_docker cargo test --release -p ringfence --test serve_docker
+        tests 'the HTTP API, with services' in_docker "${TEST[@]}" --test serve_docker
     fi
     stop_docker
     debian_file /usr/bin/python3 python3
@@ -609,8 +623,8 @@ schemathesis() {
 # By hand: long loops. Keep the result in docs/soak.md.
 lane_soak() {
     export RINGFENCE_EXECS=10000 RINGFENCE_CYCLES=1000 RINGFENCE_KILLS=50
-    tests 'execs and cycles' cargo test --release -p sandbox --test leaks
-    tests 'killed runners' cargo test --release -p ringfence --test run runners_killed_at_random_leave_nothing
+    tests 'execs and cycles' "${TEST[@]}" -p sandbox --test leaks
+    tests 'killed runners' "${TEST[@]}" --test run runners_killed_at_random_leave_nothing
     soak_docker
 }
 
@@ -620,7 +634,7 @@ soak_docker() {
     own_docker
     check 'images for containers' docker_images
     tests 'two hundred containers, killed runners' in_docker env RINGFENCE_KILLS=20 RINGFENCE_CONCURRENT=200 \
-        cargo test --release -p ringfence --test docker -- killed_runners forty_sandboxes
+        "${TEST[@]}" --test docker -- killed_runners forty_sandboxes
     stop_docker
 }
 
@@ -628,7 +642,7 @@ soak_docker() {
 as_plain_user() {
     local directory programs program status=0 wanted=${1:-$AS_PLAIN_USER}
     directory=$(mktemp -d)
-    programs=$(cargo test --release -p sandbox -p ringfence -p image --no-run --message-format=json 2>/dev/null |
+    programs=$("${TEST[@]}" -p sandbox -p image --no-run --message-format=json 2>/dev/null |
         grep -o '"executable":"[^"]*/\('"$wanted"'\)-[^"]*"' | cut -d'"' -f4)
     [ -n "$programs" ] || return 1
     mkdir -m 700 "$directory/home" && chown 23456:23456 "$directory/home"
