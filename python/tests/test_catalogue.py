@@ -5,7 +5,25 @@ from typing import Any
 
 import pytest
 from inspect_ai._util.registry import RegistryInfo, _registry, registry_add
-from inspect_ai.tool import Tool, ToolDef, ToolInfo, bash
+from inspect_ai.agent import Agent, AgentState, agent, handoff
+from inspect_ai.tool import (
+    Tool,
+    ToolDef,
+    ToolInfo,
+    ToolParam,
+    ToolParams,
+    bash,
+    bash_session,
+    computer,
+    grep,
+    list_files,
+    python,
+    read_file,
+    text_editor,
+    think,
+    todo_write,
+    web_browser,
+)
 from inspect_ai.tool._tool_info import parse_tool_info
 
 from inspect_ringfence._catalogue import affordance
@@ -64,3 +82,41 @@ def test_a_tool_of_the_tasks_file_is_never_taken_for_inspects() -> None:
     finally:
         _registry.clear()
         _registry.update(before)
+
+
+def test_a_tool_of_an_mcp_server_is_not_inspects_by_its_name() -> None:
+    theirs = ToolParams(properties={"statement": ToolParam(type="string")})
+    for name in ("bash", "think", "submit", "write_file", "transfer_to_nobody"):
+        found = affordance(name, shown=ToolInfo(name=name, description="Theirs.", parameters=theirs))
+        assert (found.runs, found.outside) == ("host", True), name
+
+
+def test_inspects_own_tools_are_known_as_a_model_is_shown_them() -> None:
+    for maker in (bash, bash_session, python, text_editor, think, todo_write, read_file, list_files, grep, computer):
+        tool = ToolDef(maker())
+        info = ToolInfo(name=tool.name, description="A task's own words.", parameters=tool.parameters)
+        assert not affordance(tool.name, shown=info).outside, tool.name
+    for one in web_browser():
+        tool = ToolDef(one)
+        info = ToolInfo(name=tool.name, description=tool.description, parameters=tool.parameters)
+        assert affordance(tool.name, shown=info).runs == "sandbox", tool.name
+
+
+def test_a_handoff_is_known_by_its_agent() -> None:
+    @agent(name="helper_of_the_test")
+    def helper() -> Agent:
+        async def execute(state: AgentState, topic: str) -> AgentState:
+            """Helps.
+
+            Args:
+                state: What was said.
+                topic: What about.
+            """
+            return state
+
+        return execute
+
+    tool = ToolDef(handoff(helper()))
+    info = ToolInfo(name=tool.name, description=tool.description, parameters=tool.parameters)
+    assert info.parameters.properties
+    assert not affordance(tool.name, shown=info).outside

@@ -81,3 +81,21 @@ def test_the_environments_image_gives_way_to_the_tasks(tmp_path: Path, monkeypat
     assert "image" not in resolve("ringfence.yaml", str(tmp_path)).body({})
     assert resolve(RingfenceConfig(image="host")).body({})["image"] == "host"
     assert resolve("T0.H1.N2").body({})["image"] == "oci:there"
+
+
+@pytest.mark.parametrize("image", ["host", "dir:/srv/root"])
+def test_the_environment_names_no_image_without_a_digest(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGFENCE_IMAGE", image)
+    with pytest.raises(ValueError, match="has no digest"):
+        resolve("T0.H1.N2")
+    assert resolve(RingfenceConfig(image=image)).body({})["image"] == image
+
+
+def test_the_environment_replaces_no_image_that_a_task_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RINGFENCE_IMAGE", "oci:there")
+    (tmp_path / "compose.yaml").write_text("services: {default: {image: 'pinned@sha256:00'}}")
+    with pytest.raises(ValueError, match="would replace the image pinned"):
+        resolve("compose.yaml", str(tmp_path))
+    # The task itself may say so.
+    config = RingfenceConfig(compose="compose.yaml", image="oci:there")
+    assert resolve(config, str(tmp_path)).body({})["image"] == "oci:there"

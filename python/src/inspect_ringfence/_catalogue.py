@@ -83,10 +83,12 @@ def _is_another(name: str, is_registered: bool, shown: ToolInfo | None) -> bool:
     # One from the task's own file has no package before its name, as Inspect's have none in logs.
     if "" in packages:
         return True
-    if is_registered or packages <= set(_OURS):
-        return False
-    # Packages are loaded whole, with tools that a task has nothing to do with. What the model is told decides.
-    return shown is None or not is_as_inspects(shown)
+    is_only_ours = packages <= set(_OURS)
+    if shown is not None:
+        # Servers of MCP name their tools as they like, and packages are loaded whole, with tools that a task has no use
+        # for. What the model is told decides; the wording only where there is a choice, for tasks may reword.
+        return not is_as_inspects(shown, worded=not is_only_ours)
+    return not (is_registered or is_only_ours)
 
 
 def is_named(name: str, patterns: tuple[str, ...]) -> bool:

@@ -11,7 +11,7 @@ from inspect_ai.util import ComposeConfig
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from ._profile import Profile
-from ._standin import stand_in
+from ._standin import refuse_to_replace, stand_in
 from ._wish import DEFAULT_PROFILE, MAX_TEXT, Wish
 
 COMPOSE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
@@ -147,6 +147,12 @@ def _from_environment(wish: Wish) -> Wish:
     wish = wish.with_(trust_host_tools=wish.trust_host_tools + trusted)
     image = os.environ.get("RINGFENCE_IMAGE", "").strip()
     if image and wish.image is None and not wish.has_image:
+        if image == "host" or image.startswith("dir:"):
+            # What a whole machine's environment names for every task must at least be the same for every sample.
+            raise ValueError(
+                f"RINGFENCE_IMAGE={image[:200]} has no digest\nhint: name an image, or write this one into the task"
+            )
+        refuse_to_replace(wish.compose, image)
         wish = wish.with_(image=image)
     named = {
         name: Profile.parse(os.environ[name])

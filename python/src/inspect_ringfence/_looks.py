@@ -6,18 +6,32 @@ from functools import cache
 from typing import Any
 
 from inspect_ai import tool as tools
+from inspect_ai._util.registry import registry_find, registry_info
 from inspect_ai.tool import ToolDef, ToolInfo
 
 # Made by agents themselves: nobody can ask for one, and its description is the task's to choose.
 _SUBMIT = frozenset({"answer"})
+# A handoff's arguments are those of the agent: most have none.
+_HANDOFF = "transfer_to_"
 
 
-def is_as_inspects(shown: ToolInfo) -> bool:
-    """Whether a tool is described as Inspect's own one of that name. One that lies about itself passes."""
+def is_as_inspects(shown: ToolInfo, *, worded: bool) -> bool:
+    """Whether a tool has the arguments, and the description if it must be `worded` so, of Inspect's own one of that
+    name. One that lies about itself passes."""
     arguments = frozenset(shown.parameters.properties)
     if shown.name == "submit":
         return arguments == _SUBMIT
-    return (shown.description.strip(), arguments) in _looks(shown.name)
+    if shown.name.startswith(_HANDOFF):
+        return not arguments or shown.name.removeprefix(_HANDOFF) in _agents()
+    return any(
+        arguments == own and (not worded or shown.description.strip() == description)
+        for description, own in _looks(shown.name)
+    )
+
+
+def _agents() -> set[str]:
+    agents = registry_find(lambda info: info.type == "agent")
+    return {registry_info(one).name.rpartition("/")[2] for one in agents}
 
 
 @cache

@@ -58,6 +58,18 @@ def stand_in(wish: Wish) -> Wish:
     return wish.with_(profile=profile, compose=None, document=(text, origin), network={}, stands_for=told)
 
 
+def refuse_to_replace(compose: tuple[str, str] | None, image: str) -> None:
+    """The environment's image stands for what a task builds. One that a task names is the task's own choice."""
+    if compose is None:
+        return
+    service = _only_service(compose[0])
+    if "image" in service and "build" not in service:
+        raise ValueError(
+            f"RINGFENCE_IMAGE={image[:200]} would replace the image {str(service['image'])[:200]} that the task names\n"
+            "hint: unset it, or say so in the task: RingfenceConfig(compose=…, image=…)"
+        )
+
+
 def _only_service(text: str) -> dict[str, Any]:
     try:
         parsed = yaml.safe_load(text)
