@@ -48,13 +48,14 @@ impl Engine {
             pull: (pull == Pull::Always).then(|| "true".to_owned()),
             ..BuildImageOptions::default()
         };
+        let logins = self.logins(build).await?;
         let (sender, receiver) = mpsc::channel(CHUNKS);
         let (directory, inline) = (build.directory.clone(), build.inline.clone());
         let packing =
             tokio::task::spawn_blocking(move || pack(&directory, &ignored, inline.as_deref(), Chunks::new(sender)));
         let chunks = stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) });
         let body = bollard::body_try_stream(chunks);
-        let mut lines = Box::pin(self.client().build_image(options, None, Some(body)));
+        let mut lines = Box::pin(self.client().build_image(options, logins, Some(body)));
         let mut id = None;
         loop {
             let line = match self.next("build image", &mut lines).await {

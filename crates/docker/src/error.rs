@@ -83,6 +83,9 @@ pub enum DockerError {
         /// Whom.
         endpoint: String,
     },
+    /// The user's logins cannot be had.
+    #[error("the login for the image's registry cannot be had")]
+    Login(#[source] registry::CredentialsError),
     /// A build failed.
     #[error("building the image of {directory} failed: {why}")]
     Build {
@@ -127,14 +130,16 @@ impl DockerError {
     }
 
     /// What to do next, where we know.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Endpoint(error) => Some(error.hint()),
-            Self::Hangs { .. } => Some("look at the daemon's log, and restart it"),
-            Self::RemoteMount { .. } => Some("use a daemon on this machine, or sandbox: container"),
-            Self::NoImage { .. } => Some("name another image, pull it, or use --pull missing"),
-            _ => None,
-        }
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Login(error) => return Some(error.hint()),
+            Self::Endpoint(error) => error.hint(),
+            Self::Hangs { .. } => "look at the daemon's log, and restart it",
+            Self::RemoteMount { .. } => "use a daemon on this machine, or sandbox: container",
+            Self::NoImage { .. } => "name another image, pull it, or use --pull missing",
+            _ => return None,
+        };
+        Some(hint.to_owned())
     }
 }
 

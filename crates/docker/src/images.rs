@@ -196,7 +196,7 @@ impl Engine {
         let last = name.rsplit('/').next().unwrap_or_default();
         let tag = (!last.contains([':', '@'])).then(|| "latest".to_owned());
         let options = CreateImageOptions { from_image: Some(name.to_owned()), tag, ..Default::default() };
-        let mut lines = Box::pin(self.client().create_image(Some(options), None, None));
+        let mut lines = Box::pin(self.client().create_image(Some(options), None, self.login(name).await?));
         while let Some(line) = self.next("pull image", &mut lines).await? {
             if let Some(status) = line.status {
                 let of = line.id.map(|id| format!("{id}: ")).unwrap_or_default();

@@ -15,6 +15,7 @@ mod held;
 mod ignored;
 mod images;
 mod leftovers;
+mod logins;
 mod maker;
 mod passed;
 mod place;

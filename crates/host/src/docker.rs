@@ -23,7 +23,7 @@ fn finding(capability: Capability, asked: &Result<Survey, DockerError>) -> Findi
     let survey = match asked {
         Ok(survey) => survey,
         Err(error @ DockerError::Hangs { .. }) => return Finding::unknown(error.to_string()),
-        Err(error) => return Finding::missing(error.to_string(), error.hint().unwrap_or(FIX)),
+        Err(error) => return Finding::missing(error.to_string(), error.hint().unwrap_or_else(|| FIX.to_owned())),
     };
     let Survey { endpoint, version, api, remaps, unbounded, .. } = survey;
     match capability {

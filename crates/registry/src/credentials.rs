@@ -14,7 +14,7 @@ use strangers::Shown;
 use crate::credentials_error::CredentialsError;
 use crate::docker_config;
 use crate::helper::Helper;
-use crate::reference::DOCKER_HUB;
+use crate::reference::{DOCKER_HUB, Reference};
 
 /// What Docker calls its own registry where it keeps logins.
 const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
@@ -22,9 +22,12 @@ const HELPER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A login. `Debug` does not show the secret.
 #[derive(Debug, Clone)]
-pub(crate) enum Login {
+pub enum Login {
+    /// As people log in.
     Password {
+        /// Who.
         name: String,
+        /// With what.
         password: SecretString,
     },
     /// To be exchanged for tokens at the realm.
@@ -85,6 +88,13 @@ impl Credentials {
     pub fn with_helper_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
+    }
+
+    /// The login for an image's registry, if there is one, for a daemon that fetches it; and what Docker calls that
+    /// registry.
+    pub async fn for_image(&self, image: &Reference) -> Result<Option<(String, Login)>, CredentialsError> {
+        let registry = image.registry();
+        Ok(self.login(registry).await?.map(|login| (keys(registry)[0].to_owned(), login)))
     }
 
     /// The login for a registry, if there is one: that of its own helper, of the helper for all, or of the file.

@@ -31,7 +31,7 @@ mod settings;
 mod token;
 mod transport;
 
-pub use credentials::Credentials;
+pub use credentials::{Credentials, Login};
 pub use credentials_error::CredentialsError;
 pub use digest::{Digest, DigestError, Digester};
 pub use document::{Descriptor, MAX_CONFIG, MAX_DOCUMENT, MAX_ENTRIES, MAX_LAYERS};

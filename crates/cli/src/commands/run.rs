@@ -75,7 +75,7 @@ pub(super) fn exit_of(error: &SessionError) -> Exit {
     }
 }
 
-pub(super) fn failed(error: &dyn Error, exit: Exit, printer: &mut Printer) -> Exit {
+pub(super) fn failed(error: &(dyn Error + 'static), exit: Exit, printer: &mut Printer) -> Exit {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -83,7 +83,17 @@ pub(super) fn failed(error: &dyn Error, exit: Exit, printer: &mut Printer) -> Ex
         source = cause.source();
     }
     printer.message(&vec![vec![span(Look::Bad, "error"), plain(format!(": {text}"))]]);
+    if let Some(hint) = of_a_daemon(error).and_then(::docker::DockerError::hint) {
+        printer.message(&vec![vec![span(Look::Faint, "  hint"), plain(format!(": {hint}"))]]);
+    }
     exit
+}
+
+fn of_a_daemon<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a ::docker::DockerError> {
+    match error.downcast_ref() {
+        Some(StartError::Engine(inner)) => inner.downcast_ref(),
+        _ => error.downcast_ref(),
+    }
 }
 
 fn note(exit: Exit, arguments: &RunArguments) -> Option<Page> {

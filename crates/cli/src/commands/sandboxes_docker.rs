@@ -70,9 +70,5 @@ fn asked<T>(work: impl Future<Output = Result<T, DockerError>>) -> Result<T, Doc
 }
 
 fn report(error: &DockerError, printer: &mut Printer) -> Exit {
-    let exit = failed(error, Exit::Provider, printer);
-    if let Some(hint) = error.hint() {
-        printer.message(&vec![vec![span(Look::Faint, "  hint"), plain(format!(": {hint}"))]]);
-    }
-    exit
+    failed(error, Exit::Provider, printer)
 }

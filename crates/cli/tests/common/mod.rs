@@ -98,6 +98,11 @@ pub(crate) struct Registry {
 impl Registry {
     /// Serves a layout as the repository `demo` with the tag `1`.
     pub(crate) fn serve(layout: &Path) -> Self {
+        Self::serve_to(layout, None)
+    }
+
+    /// The same for who sends these words behind `Authorization:` only.
+    pub(crate) fn serve_to(layout: &Path, who: Option<&'static str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let name = format!("localhost:{}/demo:1", listener.local_addr().unwrap().port());
         let asked = Arc::new(AtomicUsize::new(0));
@@ -108,7 +113,7 @@ impl Registry {
             for stream in listener.incoming() {
                 let (mut stream, blobs, manifest) = (stream.unwrap(), blobs.clone(), manifest.clone());
                 count.fetch_add(1, Ordering::SeqCst);
-                std::thread::spawn(move || answer(&mut stream, &blobs, &manifest));
+                std::thread::spawn(move || answer(&mut stream, &blobs, &manifest, who));
             }
         });
         Self { name, asked }
@@ -121,16 +126,31 @@ impl Registry {
 }
 
 /// One request, one answer.
-fn answer(stream: &mut TcpStream, blobs: &Path, manifest: &str) {
+fn answer(stream: &mut TcpStream, blobs: &Path, manifest: &str, who: Option<&str>) {
     let mut head = Vec::new();
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
         head.push(byte[0]);
     }
     let head = String::from_utf8_lossy(&head).into_owned();
-    let path = head.split(' ').nth(1).unwrap_or_default().strip_prefix("/v2/demo/").unwrap_or_default();
+    let said = head.lines().find_map(|line| {
+        line.split_once(": ").filter(|(name, _)| name.eq_ignore_ascii_case("authorization")).map(|(_, said)| said)
+    });
+    if who.is_some() && who != said {
+        let _ = stream.write_all(
+            b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"demo\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        );
+        return;
+    }
+    let is_head = head.starts_with("HEAD ");
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    if path == "/v2/" {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        return;
+    }
+    let path = path.strip_prefix("/v2/demo/").unwrap_or_default();
     let (file, kind) = match path.split_once('/') {
-        Some(("manifests", "1")) => (blobs.join(manifest), "application/vnd.oci.image.manifest.v1+json"),
+        Some(("manifests", name)) if name == "1" || name == format!("sha256:{manifest}") => (blobs.join(manifest), "application/vnd.oci.image.manifest.v1+json"),
         Some(("blobs", digest)) => (blobs.join(digest.trim_start_matches("sha256:")), "application/octet-stream"),
         _ => (PathBuf::from("/nonexistent"), ""),
     };
@@ -141,5 +161,9 @@ fn answer(stream: &mut TcpStream, blobs: &Path, manifest: &str) {
     let length = file.metadata().unwrap().len();
     let head =
         format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    if is_head {
+        let _ = stream.write_all(head.as_bytes());
+        return;
+    }
     let _ = stream.write_all(head.as_bytes()).and_then(|()| std::io::copy(&mut file, stream).map(drop));
 }

@@ -8,5 +8,6 @@ mod daemon;
 mod elsewhere;
 mod evaluations;
 mod leftovers;
+mod logins;
 mod runs;
 mod services;
