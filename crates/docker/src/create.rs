@@ -121,8 +121,10 @@ impl Workshop {
     ) -> Result<(Held, String), DockerError> {
         let engine = &self.engine;
         let copied = matches!(self.programs, Programs::Copied);
-        let body =
-            request.body(self.labels(number), Supply { directory: own.path(), inside: own.inside(), copied, group });
+        let body = request.body(
+            self.labels(number),
+            Supply { directory: own.path(), inside: own.inside(), copied, group, podman: engine.is_podman() },
+        );
         let options =
             CreateContainerOptions { name: Some(format!("ringfence-{}-{number}", self.run)), ..Default::default() };
         let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };

@@ -36,6 +36,7 @@ impl Default for Patience {
 pub struct Engine {
     client: Docker,
     endpoint: Endpoint,
+    is_podman: bool,
     patience: Patience,
     room: Arc<Semaphore>,
 }
@@ -70,9 +71,17 @@ impl Engine {
         };
         let shown = endpoint.to_string();
         let client = client.map_err(|error| DockerError::of("connect", &shown, patience.question, error))?;
-        let engine = Self { client, endpoint, patience, room: Arc::new(Semaphore::new(AT_ONCE)) };
+        let room = Arc::new(Semaphore::new(AT_ONCE));
+        let engine = Self { client, endpoint, is_podman: false, patience, room };
         let client = engine.ask("version", Docker::negotiate_version).await?;
-        Ok(Self { client, ..engine })
+        let version = engine.ask("version", |client| async move { client.version().await }).await?;
+        let is_podman = version.components.iter().flatten().any(|component| component.name.starts_with("Podman"));
+        Ok(Self { client, is_podman, ..engine })
+    }
+
+    /// Whether it is Podman's compatible service, which leaves out some of what the Engine does.
+    pub(crate) fn is_podman(&self) -> bool {
+        self.is_podman
     }
 
     /// Where it listens.

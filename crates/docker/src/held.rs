@@ -55,14 +55,12 @@ impl Drop for Held {
 /// Ends a container with everything in it, and waits until it is gone.
 pub(crate) async fn remove(engine: &Engine, id: &str) -> Result<(), DockerError> {
     let _room = engine.room().await;
-    let options = RemoveContainerOptions { force: true, v: true, link: false };
-    match engine
-        .order("remove container", |client| async move { client.remove_container(id, Some(options)).await })
-        .await
-    {
+    match order_removal(engine, id).await {
         Err(error) if error.is_missing() => return Ok(()),
         // It has ended by itself, and the daemon is at it.
         Err(error) if error.is_conflict() => {}
+        // Podman says the same in other words, and may leave it to us.
+        Err(DockerError::Refused { .. }) if engine.is_podman() => {}
         done => return done,
     }
     let deadline = Instant::now() + engine.patience().work;
@@ -72,12 +70,22 @@ pub(crate) async fn remove(engine: &Engine, id: &str) -> Result<(), DockerError>
         };
         match engine.ask("inspect container", look).await {
             Err(error) if error.is_missing() => return Ok(()),
-            Err(error) => return Err(error),
-            Ok(_) if Instant::now() > deadline => {
+            // Podman has words for states that Docker does not have.
+            Err(error) if !(engine.is_podman() && matches!(error, DockerError::Odd { .. })) => return Err(error),
+            _ if Instant::now() > deadline => {
                 let (endpoint, deadline) = (engine.endpoint().to_string(), engine.patience().work);
                 return Err(DockerError::Hangs { call: "remove container", endpoint, deadline });
             }
-            Ok(_) => tokio::time::sleep(LOOK_AGAIN).await,
+            _ => tokio::time::sleep(LOOK_AGAIN).await,
+        }
+        if engine.is_podman() && order_removal(engine, id).await.is_ok() {
+            return Ok(());
         }
     }
+}
+
+async fn order_removal(engine: &Engine, id: &str) -> Result<(), DockerError> {
+    let options = RemoveContainerOptions { force: true, v: true, link: false };
+    let remove = |client: bollard::Docker| async move { client.remove_container(id, Some(options)).await };
+    engine.order("remove container", remove).await
 }

@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn images_that_a_build_begins_with() {
-        let text = "# FROM no\nARG V=1\nFROM --platform=linux/amd64 a.example/b:1 AS one\nfrom debian\nFROM x:$V\nRUN FROM\n";
+        let text =
+            "# FROM no\nARG V=1\nFROM --platform=linux/amd64 a.example/b:1 AS one\nfrom debian\nFROM x:$V\nRUN FROM\n";
         assert_eq!(bases(text).collect::<Vec<_>>(), ["a.example/b:1", "debian"]);
         assert_eq!(bases("FROM\nFROM --platform=x\n").count(), 0);
     }

@@ -25,8 +25,8 @@ pub const KEPT: [&str; 10] = [
 ];
 /// A right of the entry process alone: it makes rules and routes with it.
 const OF_THE_ENTRY: &str = "NET_ADMIN";
-/// Another, where privileges may be gained: a filter is loaded with it then.
-const OF_THE_ENTRY_BEFORE_SETUID: &str = "SYS_ADMIN";
+/// Another: where privileges may be gained, a filter is loaded with it, and by Podman a namespace is made.
+const OF_THE_ENTRY_BEFORE_ALL: &str = "SYS_ADMIN";
 
 /// How what the entry process needs comes into a container.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +40,9 @@ pub(crate) struct Supply<'a> {
     pub(crate) copied: bool,
     /// The group after which its volumes are named; without one each is its own.
     pub(crate) group: Option<&'a str>,
+    /// Whether the engine is Podman. Its service for clients of Docker takes neither masks nor a namespace of control groups
+    /// the way that Docker has them.
+    pub(crate) podman: bool,
 }
 
 /// Where our programs are copied to: not where the socket's directory would cover them.
@@ -174,6 +177,7 @@ impl Request {
                 Network::Relayed => enter::Capturing::Relayed,
             },
             allow_setuid: self.allow_setuid,
+            own_cgroups: supply.podman,
             writes_outside: self.mounts.iter().any(|mount| mount.writable),
             guest: format!("{programs}/guest").into(),
         };
@@ -223,8 +227,10 @@ impl Request {
             hard: Some(*hard),
         });
         let settings = self.is_captured().then(settings);
-        let entry: &[&str] =
-            if self.allow_setuid { &[OF_THE_ENTRY, OF_THE_ENTRY_BEFORE_SETUID] } else { &[OF_THE_ENTRY] };
+        let is_given_more = self.allow_setuid || supply.podman;
+        let entry: &[&str] = if is_given_more { &[OF_THE_ENTRY, OF_THE_ENTRY_BEFORE_ALL] } else { &[OF_THE_ENTRY] };
+        let masks = supply.podman.then(|| format!("mask={}", MASKED.join(":")));
+        let security = (!self.allow_setuid).then(|| "no-new-privileges".to_owned()).into_iter().chain(masks);
         HostConfig {
             network_mode: Some("none".into()),
             // Nothing of the control stream is written to a disk.
@@ -234,7 +240,7 @@ impl Request {
             init: Some(false),
             cap_drop: texts(&["ALL"]),
             cap_add: texts(&[&KEPT[..], entry].concat()),
-            security_opt: texts(if self.allow_setuid { &[] } else { &["no-new-privileges"] }),
+            security_opt: Some(security.collect()),
             cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
             ipc_mode: Some("private".into()),
             memory,
@@ -318,7 +324,13 @@ mod tests {
         let labels = HashMap::from([(label::RUN.to_owned(), "r".to_owned())]);
         serde_json::to_value(request.body(
             labels,
-            Supply { directory: Path::new("/p"), inside: "/.ringfence-x", copied: false, group: Some("g") },
+            Supply {
+                directory: Path::new("/p"),
+                inside: "/.ringfence-x",
+                copied: false,
+                group: Some("g"),
+                podman: false,
+            },
         ))
         .unwrap()
     }
@@ -327,7 +339,13 @@ mod tests {
     fn programs_that_are_copied_are_not_covered_by_the_socket() {
         for (network, mounts) in [(Network::Captured, 1), (Network::Relayed, 0), (Network::Loopback, 0)] {
             let request = Request { network, ..Request::of("x") };
-            let supply = Supply { directory: Path::new("/p"), inside: "/.ringfence-x", copied: true, group: None };
+            let supply = Supply {
+                directory: Path::new("/p"),
+                inside: "/.ringfence-x",
+                copied: true,
+                group: None,
+                podman: false,
+            };
             let told = serde_json::to_value(request.body(HashMap::new(), supply)).unwrap();
             assert_eq!(told["Entrypoint"], serde_json::json!(["/.ringfence-x-programs/enter"]));
             assert_eq!(told["HostConfig"]["Mounts"].as_array().unwrap().len(), mounts);
@@ -366,6 +384,19 @@ mod tests {
         for name in ["PidMode", "UTSMode", "UsernsMode", "Devices", "VolumesFrom", "Binds", "PortBindings"] {
             assert!(host.get(name).is_none_or(serde_json::Value::is_null), "{name}");
         }
+    }
+
+    #[test]
+    fn podman_is_told_in_its_own_words_what_to_hide() {
+        let supply = |podman| Supply { directory: Path::new("/p"), inside: "/i", copied: false, group: None, podman };
+        let told = |podman| serde_json::to_value(Request::of("x").body(HashMap::new(), supply(podman))).unwrap();
+        let security = told(true)["HostConfig"]["SecurityOpt"].clone();
+        assert_eq!(security[0], "no-new-privileges");
+        let hidden: Vec<&str> = security[1].as_str().unwrap().strip_prefix("mask=").unwrap().split(':').collect();
+        assert_eq!(hidden, MASKED);
+        assert!(told(true)["Cmd"].to_string().contains("own-cgroups"));
+        assert!(!told(false)["Cmd"].to_string().contains("own-cgroups"));
+        assert!(!told(false)["HostConfig"]["CapAdd"].to_string().contains("SYS_ADMIN"));
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //! fails ends the container.
 //!
 //! The first process is given more rights than the guest will have: `NET_ADMIN` for rules and routes, and, where setuid
-//! programs are to work, `SYS_ADMIN`, without which a filter cannot be loaded then. They leave all sets, the bounding one
-//! included, before the guest is executed.
+//! programs are to work, `SYS_ADMIN`, without which a filter cannot be loaded then; or where the engine leaves the control
+//! groups' namespace to us. They leave all sets, the bounding one included, before the guest is executed.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -59,6 +59,8 @@ pub struct Orders {
     pub capture: Capturing,
     /// Whether setuid programs work.
     pub allow_setuid: bool,
+    /// Whether the engine may have left the container the host's namespace of control groups.
+    pub own_cgroups: bool,
     /// Whether files of the host are written to, which must get no setuid bits.
     pub writes_outside: bool,
     /// The guest's program.
@@ -75,6 +77,7 @@ impl Orders {
             Capturing::Relayed => arguments.push("relayed".into()),
         }
         arguments.extend(self.allow_setuid.then(|| "allow-setuid".into()));
+        arguments.extend(self.own_cgroups.then(|| "own-cgroups".into()));
         arguments.extend(self.writes_outside.then(|| "writes-outside".into()));
         arguments.push(named("guest=", &self.guest));
         arguments
@@ -93,6 +96,8 @@ impl Orders {
                 orders.guest = OsString::from_vec(path.to_vec()).into();
             } else if bytes == b"allow-setuid" {
                 orders.allow_setuid = true;
+            } else if bytes == b"own-cgroups" {
+                orders.own_cgroups = true;
             } else if bytes == b"writes-outside" {
                 orders.writes_outside = true;
             } else {
@@ -129,6 +134,9 @@ fn become_guest(orders: &Orders) -> Result<io::Error, Trouble> {
     let guest = open(&orders.guest, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let guest = guest.and_then(|guest| rustix::io::fcntl_dupfd_cloexec(guest, HIGH_UP)).during("starting the guest")?;
     leave_nothing_behind(&orders.guest);
+    if orders.own_cgroups {
+        syscalls::unshare(libc::CLONE_NEWCGROUP).during("making a namespace of control groups")?;
+    }
     // Where there is only loopback, an engine may have left it down.
     syscalls::loopback_up().during("setting up loopback")?;
     match &orders.capture {
@@ -203,6 +211,7 @@ mod tests {
         let all = Orders {
             capture: Capturing::Passed("/a b/socket".into()),
             allow_setuid: true,
+            own_cgroups: true,
             writes_outside: true,
             guest: "/x/guest".into(),
         };

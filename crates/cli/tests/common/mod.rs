@@ -150,7 +150,9 @@ fn answer(stream: &mut TcpStream, blobs: &Path, manifest: &str, who: Option<&str
     }
     let path = path.strip_prefix("/v2/demo/").unwrap_or_default();
     let (file, kind) = match path.split_once('/') {
-        Some(("manifests", name)) if name == "1" || name == format!("sha256:{manifest}") => (blobs.join(manifest), "application/vnd.oci.image.manifest.v1+json"),
+        Some(("manifests", name)) if name == "1" || name == format!("sha256:{manifest}") => {
+            (blobs.join(manifest), "application/vnd.oci.image.manifest.v1+json")
+        }
         Some(("blobs", digest)) => (blobs.join(digest.trim_start_matches("sha256:")), "application/octet-stream"),
         _ => (PathBuf::from("/nonexistent"), ""),
     };

@@ -162,13 +162,13 @@ fn is_own(kind: &str, root: &str, place: &str) -> bool {
     }
 }
 
-/// What the Docker Engine makes for every container: three files of its own, the tree below /sys that a mask covers, message
+/// What the Docker Engine makes for every container: three files of its own (four, if it is Podman), the tree below /sys that a mask covers, message
 /// queues, volumes of nobody else's, and the directory of our programs, which is gone.
 fn is_engines(kind: &str, root: &str, place: &str) -> bool {
     let numbered = |name: &str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
     let above = root.split('/').rev().nth(1).unwrap_or_default();
     match (kind, place) {
-        (_, "/etc/resolv.conf" | "/etc/hostname" | "/etc/hosts") => {
+        (_, "/etc/resolv.conf" | "/etc/hostname" | "/etc/hosts" | "/run/.containerenv") => {
             root.rsplit('/').next() == place.rsplit('/').next() && root.split('/').any(numbered)
         }
         (_, own) if own.strip_prefix("/.ringfence-").is_some_and(|rest| !rest.contains('/')) => {
