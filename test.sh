@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak`, `plugin` and `podman` are run by hand. It installs what is missing, counts every
+# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak` and `podman` are run by hand. It installs what is missing, counts every
 # check and test, and ends with the line `N passed, N failed`. A lane whose system is missing fails.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
@@ -445,9 +445,10 @@ lane_inspect() {
     check "scores and metrics as Inspect's own functions have them" inspect_scores "$venv"
     check "requests and replies by the providers' own types" sdk_types "$venv"
     check 'answers of models elsewhere, in logs that Inspect opens' model_logs "$venv"
+    lane_plugin
 }
 
-# The Python package, built and installed as a user does it, in the hands of Inspect.
+# The Python package, built and installed as a user does it, in the hands of Inspect; part of the lane before.
 lane_plugin() {
     debian_file /usr/bin/python3 python3 && debian debootstrap debootstrap
     debian dockerd docker.io && debian docker docker-cli && debian pgrep procps

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from inspect_ai._util.registry import RegistryInfo, _registry, registry_add
+from inspect_ai._util.registry import RegistryInfo, _registry, registry_add, registry_find, registry_info, registry_key
 from inspect_ai.agent import Agent, AgentState, agent, handoff
 from inspect_ai.tool import (
     Tool,
@@ -91,6 +91,19 @@ def test_a_tool_of_an_mcp_server_is_not_inspects_by_its_name() -> None:
         assert (found.runs, found.outside) == ("host", True), name
 
 
+@pytest.fixture
+def nobody_else() -> Iterator[None]:
+    """No package is loaded that has tools of its own."""
+    before = dict(_registry)
+    for one in registry_find(lambda info: info.type == "tool" and not info.name.startswith("inspect_ai/")):
+        info = registry_info(one)
+        _registry.pop(registry_key(info.type, info.name), None)
+    yield
+    _registry.clear()
+    _registry.update(before)
+
+
+@pytest.mark.usefixtures("nobody_else")
 def test_inspects_own_tools_are_known_as_a_model_is_shown_them() -> None:
     for maker in (bash, bash_session, python, text_editor, think, todo_write, read_file, list_files, grep, computer):
         tool = ToolDef(maker())
