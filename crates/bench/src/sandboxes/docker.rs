@@ -20,14 +20,16 @@ pub(crate) fn arguments() -> Result<&'static str, String> {
     Ok(RUN)
 }
 
-/// Makes the image: a tree of one program and one link.
+/// Makes the image: a tree of one program and two links.
 fn import() -> Result<(), String> {
     let busybox = BUSYBOX.into_iter().find(|path| Path::new(path).exists()).ok_or("no busybox to make an image of")?;
     let tree = || -> std::io::Result<tempfile::TempDir> {
         let tree = tempfile::tempdir()?;
         fs::create_dir(tree.path().join("bin"))?;
         fs::copy(busybox, tree.path().join("bin/busybox"))?;
-        symlink("busybox", tree.path().join("bin/true"))?;
+        for name in ["true", "sh"] {
+            symlink("busybox", tree.path().join("bin").join(name))?;
+        }
         Ok(tree)
     };
     let tree = tree().map_err(|error| error.to_string())?;

@@ -1,11 +1,13 @@
 //! One at a time: a cycle and its parts, a command in a live sandbox, a claim from the pool.
 //!
 //! An engine keeps one sandbox begun, without a root, while nobody asks. The cycle is measured as such an engine does it,
-//! and with an engine that begins nothing before it is asked.
+//! and with an engine that begins nothing before it is asked; and then once more without what bwrap does not have either:
+//! a captured network and limits.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use jail::zygote::Network;
 use sandbox::{Containers, Pool, Request, Sandbox};
 
 use super::peers::{self, Pace, Peer};
@@ -17,6 +19,7 @@ const CYCLE: &str = "ringfence create + exec + destroy";
 const CREATE: &str = "ringfence create";
 const DESTROY: &str = "ringfence destroy";
 const COLD: &str = "ringfence cycle, nothing prepared";
+const BARE: &str = "the same, loopback alone and no limits";
 const CLAIM: &str = "ringfence claim from the pool";
 const EXEC: &str = "ringfence exec in a live sandbox";
 const POOLED: usize = 2;
@@ -40,6 +43,7 @@ pub(crate) struct Steps<'a> {
     peers: Vec<(&'a Peer, Series)>,
     cycles: Series,
     colds: Series,
+    bares: Series,
     creates: Series,
     destroys: Series,
     claims: Series,
@@ -67,6 +71,7 @@ impl<'a> Steps<'a> {
             peers: peers.iter().map(|peer| (peer, Series::new(peer.name))).collect(),
             cycles: Series::new(CYCLE),
             colds: Series::new(COLD),
+            bares: Series::new(BARE),
             creates: Series::new(CREATE),
             destroys: Series::new(DESTROY),
             claims: Series::new(CLAIM),
@@ -95,12 +100,15 @@ impl<'a> Steps<'a> {
         self.creates.times.push(created - start);
         self.destroys.times.push(ended - ran);
         tokio::time::sleep(REST).await;
-        let start = Instant::now();
-        let sandbox = self.cold.create(self.request.clone()).await?;
-        run_true(&sandbox).await?;
-        sandbox.stop().await?;
-        self.colds.times.push(start.elapsed());
-        tokio::time::sleep(REST).await;
+        let bare = Request { network: Network::Loopback, limits: None, ..self.request.clone() };
+        for (request, row) in [(self.request, &mut self.colds), (&bare, &mut self.bares)] {
+            let start = Instant::now();
+            let sandbox = self.cold.create(request.clone()).await?;
+            run_true(&sandbox).await?;
+            sandbox.stop().await?;
+            row.times.push(start.elapsed());
+            tokio::time::sleep(REST).await;
+        }
         let start = Instant::now();
         run_true(&self.live).await?;
         self.execs.times.push(start.elapsed());
@@ -117,7 +125,7 @@ impl<'a> Steps<'a> {
         self.live.stop().await?;
         self.pool.close().await?;
         let mut rows: Vec<Series> = self.peers.into_iter().map(|(_, row)| row).collect();
-        rows.extend([self.cycles, self.colds, self.creates, self.destroys, self.claims, self.execs]);
+        rows.extend([self.cycles, self.colds, self.bares, self.creates, self.destroys, self.claims, self.execs]);
         let mut report = Report::new("what", Unit::Millis, rows);
         report.absent = absent;
         report.compare(EXEC, peers::SPAWN, "floor ≤ 1.6, target ≤ 1.25");
@@ -125,6 +133,7 @@ impl<'a> Steps<'a> {
         report.compare(peers::BWRAP, CYCLE, "floor ≥ 1.2, target ≥ 2");
         report.compare(peers::CRUN, COLD, "");
         report.compare(peers::BWRAP, COLD, "");
+        report.compare(peers::BWRAP, BARE, "");
         report.compare(peers::RUNC, CYCLE, "");
         report.compare(peers::DOCKER, CYCLE, "");
         report.compare(peers::BWRAP, CLAIM, "floor ≥ 10, target ≥ 20");

@@ -1,4 +1,6 @@
-//! Containers of a Docker daemon, ours and by its plain API: the same daemon, the same image, in turn.
+//! Containers of a Docker daemon, ours, by its plain API and by Inspect's provider: the same daemon, the same image, in turn.
+
+mod provider;
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use docker::{Docker, Endpoint, Engine, Patience, Pull, Request, Surroundings};
 use futures_util::StreamExt as _;
 use sandbox::{Kind as _, Limits, Pool, Variant};
 
+use self::provider::Provider;
 use crate::sandboxes::{docker as image, run_true};
 use crate::table::{Report, Series, Unit};
 
@@ -28,6 +31,8 @@ const API_EXEC: &str = "docker API exec";
 const EXEC: &str = "ringfence exec in a container";
 const API_CREATE: &str = "docker API create + start";
 const CREATE: &str = "ringfence create at N2";
+const INSPECT_EXEC: &str = "Inspect's docker provider: exec";
+const INSPECT_CREATE: &str = "Inspect's docker provider: sample_init";
 const CLAIM: &str = "ringfence claim from the pool";
 /// How long the machine rests between the two.
 const REST: Duration = Duration::from_millis(200);
@@ -52,10 +57,11 @@ pub(crate) async fn compare(extent: Extent) -> Result<Report, Box<dyn Error>> {
     let (live, _capture) = maker.make(Variant::default()).await?;
     let plain = create(&client).await?;
     let pool = Pool::new(std::sync::Arc::clone(&maker), POOLED);
-    let mut rows = [API_EXEC, EXEC, API_CREATE, CREATE, CLAIM].map(Series::new);
+    let mut rows = [API_EXEC, EXEC, API_CREATE, CREATE, CLAIM, INSPECT_EXEC, INSPECT_CREATE].map(Series::new);
+    let mut provider = Provider::start(image::IMAGE);
     for _ in 0..extent.rounds {
         full(&pool).await?;
-        let [api_execs, execs, api_creates, creates, claims] = &mut rows;
+        let [api_execs, execs, api_creates, creates, claims, theirs, their_creates] = &mut rows;
         // The daemon goes on working after its answer: what comes next is not to pay for that.
         for _ in 0..extent.execs {
             let start = Instant::now();
@@ -80,14 +86,30 @@ pub(crate) async fn compare(extent: Extent) -> Result<Report, Box<dyn Error>> {
         let (claimed, _capture) = pool.claim().await?;
         claims.times.push(start.elapsed());
         claimed.stop().await?;
+        if let Ok(provider) = &mut provider {
+            full(&pool).await?;
+            theirs.times.push(provider.time("exec")?);
+            their_creates.times.push(provider.time("create")?);
+            // Its removal goes on behind its answer.
+            tokio::time::sleep(REST).await;
+        }
     }
     live.stop().await?;
     pool.close().await?;
     remove(&client, &plain).await?;
-    let mut report = Report::new("what", Unit::Millis, rows.into());
+    let mut rows = Vec::from(rows);
+    rows.retain(|row| !row.times.is_empty());
+    let mut report = Report::new("what", Unit::Millis, rows);
     report.compare(API_EXEC, EXEC, "floor ≥ 40, target ≥ 80");
     report.compare(CREATE, API_CREATE, "floor ≤ 1.3");
     report.compare(API_CREATE, CLAIM, "floor ≥ 20");
+    match provider {
+        Ok(_) => {
+            report.compare(INSPECT_EXEC, EXEC, "");
+            report.compare(INSPECT_CREATE, CREATE, "");
+        }
+        Err(why) => report.absent.push(format!("Inspect's docker provider: {why}")),
+    }
     Ok(report)
 }
 
