@@ -6,7 +6,7 @@ cd "$(dirname "$0")" || exit 1
 
 begun=()
 # A crate is always tested together with the command: with the same features everywhere, nothing is compiled twice.
-TEST=(cargo test --release -p ringfence)
+TEST=(cargo test --release --no-fail-fast -p ringfence)
 LANES=(lint unit sandbox egress docker serve inspect verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
@@ -26,7 +26,7 @@ RUFF_VERSION=0.17.4
 TYPES_PYYAML_VERSION=6.0.12.20261103
 # Tests that a plain user runs too, as an expression of grep.
 AS_PLAIN_USER='attacks\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores'
-FUZZ_SECONDS=${FUZZ_SECONDS:-20}
+FUZZ_SECONDS=${FUZZ_SECONDS:-10}
 
 export CARGO_TERM_COLOR=never
 # A snapshot that differs is a failure, never an update.
@@ -171,7 +171,7 @@ lane_lint() {
 }
 
 lane_unit() {
-    tests 'tests' cargo test --release --workspace --lib --bins --test architecture --test cli --test load \
+    tests 'tests' cargo test --release --no-fail-fast --workspace --lib --bins --test architecture --test cli --test load \
         $(tests_of compose eval image jail log model registry stack wire)
     tests 'examples in the documentation' cargo test --release --workspace --doc
     debian g++ g++ && tool fuzz cargo-fuzz "$FUZZ_VERSION"

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::errors::Error;
+use bollard::models::SystemVersion;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -36,7 +37,7 @@ impl Default for Patience {
 pub struct Engine {
     client: Docker,
     endpoint: Endpoint,
-    is_podman: bool,
+    version: Arc<SystemVersion>,
     patience: Patience,
     room: Arc<Semaphore>,
 }
@@ -72,16 +73,21 @@ impl Engine {
         let shown = endpoint.to_string();
         let client = client.map_err(|error| DockerError::of("connect", &shown, patience.question, error))?;
         let room = Arc::new(Semaphore::new(AT_ONCE));
-        let engine = Self { client, endpoint, is_podman: false, patience, room };
+        let engine = Self { client, endpoint, version: Arc::default(), patience, room };
         let client = engine.ask("version", Docker::negotiate_version).await?;
-        let version = engine.ask("version", |client| async move { client.version().await }).await?;
-        let is_podman = version.components.iter().flatten().any(|component| component.name.starts_with("Podman"));
-        Ok(Self { client, is_podman, ..engine })
+        let engine = Self { client, ..engine };
+        let version = Arc::new(engine.ask("version", |client| async move { client.version().await }).await?);
+        Ok(Self { version, ..engine })
+    }
+
+    /// What it says of itself.
+    pub(crate) fn version(&self) -> &SystemVersion {
+        &self.version
     }
 
     /// Whether it is Podman's compatible service, which leaves out some of what the Engine does.
     pub(crate) fn is_podman(&self) -> bool {
-        self.is_podman
+        self.version.components.iter().flatten().any(|component| component.name.starts_with("Podman"))
     }
 
     /// Where it listens.

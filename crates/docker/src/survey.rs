@@ -27,7 +27,7 @@ pub fn survey(surroundings: &Surroundings, patience: Patience) -> Result<Survey,
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(DockerError::Place)?;
     runtime.block_on(async {
         let engine = Engine::connect(endpoint.clone(), patience).await?;
-        let version = engine.ask("version", |client| async move { client.version().await }).await?;
+        let version = engine.version().clone();
         let info = engine.ask("info", |client| async move { client.info().await }).await?;
         let odd = |what: &str| DockerError::Odd { call: "version", endpoint: endpoint.to_string(), what: what.into() };
         let options = info.security_options.unwrap_or_default();
