@@ -157,6 +157,21 @@ tests_of() {
     done
 }
 
+# Every file of tests is named in a lane, or its whole crate is.
+tests_have_lanes() {
+    local crate name status=0 whole
+    whole=$(grep -o 'tests_of [a-z ]*' test.sh)
+    for crate in crates/*/tests; do
+        crate=$(basename "$(dirname "$crate")")
+        for name in $(tests_of "$crate"); do
+            [ "$name" != --test ] || continue
+            grep -qw -- "$crate" <<<"$whole" || grep -q -- "--test $name\b" test.sh ||
+                { printf 'no lane runs the tests %s of %s\n' "$name" "$crate"; status=1; }
+        done
+    done
+    return $status
+}
+
 # component COMMAND NAME: a part of the Rust toolchain.
 component() {
     cargo "$1" --version >/dev/null 2>&1 || rustup component add "$2"
@@ -166,6 +181,7 @@ lane_lint() {
     component fmt rustfmt && component clippy clippy && tool deny cargo-deny "$DENY_VERSION"
     check 'format' cargo fmt --all --check
     check 'clippy' cargo clippy --release --workspace --all-targets -- -D warnings
+    check 'every test has a lane' tests_have_lanes
     check 'licences, bans, sources' cargo deny --log-level error check bans licenses sources
     check 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --release --quiet --no-deps --workspace
 }

@@ -17,6 +17,7 @@ from inspect_ai.tool import (
     computer,
     grep,
     list_files,
+    memory,
     python,
     read_file,
     text_editor,
@@ -113,6 +114,30 @@ def test_inspects_own_tools_are_known_as_a_model_is_shown_them() -> None:
         tool = ToolDef(one)
         info = ToolInfo(name=tool.name, description=tool.description, parameters=tool.parameters)
         assert affordance(tool.name, shown=info).runs == "sandbox", tool.name
+
+
+def test_a_name_with_a_package_before_it_is_nobody_of_inspects() -> None:
+    own = ToolDef(bash())
+    for name in ("inspect_ai/bash", "inspect_ringfence/bash"):
+        info = ToolInfo(name=name, description=own.description, parameters=own.parameters)
+        assert affordance(name, shown=info).outside, name
+
+
+@pytest.mark.usefixtures("nobody_else")
+def test_the_same_arguments_alone_make_no_tool_inspects() -> None:
+    theirs = ToolParams(properties={"command": ToolParam(type="string", description="Runs on this machine.")})
+    assert affordance("bash", shown=ToolInfo(name="bash", description="A shell.", parameters=theirs)).outside
+    assert affordance(
+        "transfer_to_react", shown=ToolInfo(name="transfer_to_react", description="x", parameters=theirs)
+    ).outside
+
+
+@pytest.mark.usefixtures("nobody_else")
+def test_a_memory_that_is_only_read_is_inspects() -> None:
+    own = ToolDef(memory(readonly=True))
+    assert not affordance(
+        "memory", shown=ToolInfo(name="memory", description=own.description, parameters=own.parameters)
+    ).outside
 
 
 def test_a_handoff_is_known_by_its_agent() -> None:

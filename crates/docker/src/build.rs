@@ -48,7 +48,7 @@ impl Engine {
             pull: (pull == Pull::Always).then(|| "true".to_owned()),
             ..BuildImageOptions::default()
         };
-        let logins = self.logins(build).await?;
+        let logins = self.logins(build).await;
         let (sender, receiver) = mpsc::channel(CHUNKS);
         let (directory, inline) = (build.directory.clone(), build.inline.clone());
         let packing =

@@ -48,6 +48,26 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// Logins are sent in the alphabet of web addresses, which is what daemons read; the client has the other one.
+fn for_web_addresses(mut request: bollard::BollardRequest) -> bollard::BollardRequest {
+    for name in ["x-registry-auth", "x-registry-config"] {
+        let Some(value) = request.headers_mut().get_mut(name) else { continue };
+        if let Ok(written) = web_alphabet(value.as_bytes()).try_into() {
+            *value = written;
+        }
+    }
+    request
+}
+
+fn web_alphabet(base64: &[u8]) -> Vec<u8> {
+    let replaced = |byte: &u8| match byte {
+        b'+' => b'-',
+        b'/' => b'_',
+        other => *other,
+    };
+    base64.iter().map(replaced).collect()
+}
+
 impl Engine {
     /// The daemon that the surroundings of this process name.
     pub async fn find() -> Result<Self, DockerError> {
@@ -72,6 +92,7 @@ impl Engine {
         };
         let shown = endpoint.to_string();
         let client = client.map_err(|error| DockerError::of("connect", &shown, patience.question, error))?;
+        let client = client.with_request_modifier(for_web_addresses);
         let room = Arc::new(Semaphore::new(AT_ONCE));
         let engine = Self { client, endpoint, version: Arc::default(), patience, room };
         let client = engine.ask("version", Docker::negotiate_version).await?;
@@ -146,5 +167,15 @@ impl Engine {
             Ok(Err(error)) => Err(DockerError::of(call, &endpoint, deadline, error)),
             Err(_) => Err(DockerError::Hangs { call, endpoint, deadline }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_are_written_as_daemons_read_them() {
+        assert_eq!(web_alphabet(b"ab+/c="), b"ab-_c=");
     }
 }

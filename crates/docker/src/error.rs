@@ -121,12 +121,7 @@ impl DockerError {
 
     /// Whether what was asked for does not exist.
     pub fn is_missing(&self) -> bool {
-        match self {
-            Self::NoImage { .. } | Self::Refused { status: 404, .. } => true,
-            // Podman, of one that ended while it was being asked for.
-            Self::Refused { status: 500, message, .. } => message.as_str().contains("no such container"),
-            _ => false,
-        }
+        matches!(self, Self::Refused { status: 404, .. } | Self::NoImage { .. })
     }
 
     /// Whether it is busy with what was asked for, or with the contrary.

@@ -13,6 +13,7 @@ use crate::place::Place;
 
 /// How soon a container that is being removed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const LOOK_SELDOM: Duration = Duration::from_millis(80);
 
 /// One container. Whatever ends it removes it.
 pub(crate) struct Held {
@@ -55,31 +56,35 @@ impl Drop for Held {
 /// Ends a container with everything in it, and waits until it is gone.
 pub(crate) async fn remove(engine: &Engine, id: &str) -> Result<(), DockerError> {
     let _room = engine.room().await;
-    match order_removal(engine, id).await {
+    let mut refused = match order_removal(engine, id).await {
         Err(error) if error.is_missing() => return Ok(()),
         // It has ended by itself, and the daemon is at it.
-        Err(error) if error.is_conflict() => {}
+        Err(error) if error.is_conflict() => None,
         // Podman says the same in other words, and may leave it to us.
-        Err(DockerError::Refused { .. }) if engine.is_podman() => {}
+        Err(error @ DockerError::Refused { .. }) if engine.is_podman() => Some(error),
         done => return done,
-    }
+    };
     let deadline = Instant::now() + engine.patience().work;
+    let mut pause = LOOK_AGAIN;
     loop {
         let look = |client: bollard::Docker| async move {
             client.inspect_container(id, None::<InspectContainerOptions>).await
         };
         match engine.ask("inspect container", look).await {
             Err(error) if error.is_missing() => return Ok(()),
-            // Podman has words for states that Docker does not have.
-            Err(error) if !(engine.is_podman() && matches!(error, DockerError::Odd { .. })) => return Err(error),
-            _ if Instant::now() > deadline => {
-                let (endpoint, deadline) = (engine.endpoint().to_string(), engine.patience().work);
-                return Err(DockerError::Hangs { call: "remove container", endpoint, deadline });
-            }
-            _ => tokio::time::sleep(LOOK_AGAIN).await,
+            // Podman has words for states that Docker does not have, and none for one that ends while it is looked at.
+            Err(DockerError::Odd { .. } | DockerError::Refused { .. }) if engine.is_podman() => {}
+            Err(error) => return Err(error),
+            Ok(_) => {}
         }
-        if engine.is_podman() && order_removal(engine, id).await.is_ok() {
-            return Ok(());
+        if Instant::now() > deadline {
+            let (endpoint, deadline) = (engine.endpoint().to_string(), engine.patience().work);
+            return Err(refused.unwrap_or(DockerError::Hangs { call: "remove container", endpoint, deadline }));
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LOOK_SELDOM);
+        if engine.is_podman() {
+            refused = order_removal(engine, id).await.err().or(refused);
         }
     }
 }

@@ -196,7 +196,12 @@ impl Engine {
         let last = name.rsplit('/').next().unwrap_or_default();
         let tag = (!last.contains([':', '@'])).then(|| "latest".to_owned());
         let options = CreateImageOptions { from_image: Some(name.to_owned()), tag, ..Default::default() };
-        let mut lines = Box::pin(self.client().create_image(Some(options), None, self.login(name).await?));
+        let (options, login) = match self.login(name).await? {
+            // Written out, registry and all: the login is for that one, whatever the daemon takes a short name for.
+            Some((whole, login)) => (CreateImageOptions { from_image: Some(whole), ..Default::default() }, Some(login)),
+            None => (options, None),
+        };
+        let mut lines = Box::pin(self.client().create_image(Some(options), None, login));
         while let Some(line) = self.next("pull image", &mut lines).await? {
             if let Some(status) = line.status {
                 let of = line.id.map(|id| format!("{id}: ")).unwrap_or_default();

@@ -61,6 +61,9 @@ def affordance(name: str, registered: str | None = None, shown: ToolInfo | None 
     """What a tool is. `registered` is its name in Inspect's registry, `shown` what a model is told of it, if known."""
     # In registries, tools of packages have the package before their name; Inspect's own have none in logs.
     package, _, _ = (registered or name).rpartition("/")
+    if shown is not None and package:
+        # No tool of Inspect's is shown to a model with its package: somebody chose that name.
+        return Affordance(name, "host", 1, outside=True)
     short = name.rpartition("/")[2]
     is_inspects = package in _OURS if package else not _is_another(short, registered is not None, shown)
     if is_inspects and short in _KNOWN:
@@ -86,7 +89,8 @@ def _is_another(name: str, is_registered: bool, shown: ToolInfo | None) -> bool:
     is_only_ours = packages <= set(_OURS)
     if shown is not None:
         # Servers of MCP name their tools as they like, and packages are loaded whole, with tools that a task has no use
-        # for. What the model is told decides; the wording only where there is a choice, for tasks may reword.
+        # for. What the model is told decides: all of it where there is a choice, else its arguments and some of the
+        # words, for tasks may reword.
         return not is_as_inspects(shown, worded=not is_only_ours)
     return not (is_registered or is_only_ours)
 

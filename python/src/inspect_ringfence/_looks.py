@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,33 +17,55 @@ _HANDOFF = "transfer_to_"
 
 
 def is_as_inspects(shown: ToolInfo, *, worded: bool) -> bool:
-    """Whether a tool has the arguments, and the description if it must be `worded` so, of Inspect's own one of that
-    name. One that lies about itself passes."""
+    """Whether a tool is described as Inspect's own one of that name: by the same arguments, and either by the same
+    description or, unless it must be `worded` so, by the same words for every argument. One that lies about itself
+    passes."""
     arguments = frozenset(shown.parameters.properties)
     if shown.name == "submit":
         return arguments == _SUBMIT
     if shown.name.startswith(_HANDOFF):
         return not arguments or shown.name.removeprefix(_HANDOFF) in _agents()
+    schema = shown.parameters.model_dump_json()
     return any(
-        arguments == own and (not worded or shown.description.strip() == description)
-        for description, own in _looks(shown.name)
+        arguments == own.arguments
+        and (shown.description.strip() == own.description or (not worded and schema == own.schema))
+        for own in _looks(shown.name)
     )
 
 
 def _agents() -> set[str]:
-    agents = registry_find(lambda info: info.type == "agent")
+    """Agents of tasks and packages: Inspect's own take no arguments of a model's."""
+    agents = registry_find(lambda info: info.type == "agent" and not info.name.startswith("inspect_ai/"))
     return {registry_info(one).name.rpartition("/")[2] for one in agents}
 
 
+@dataclass(frozen=True)
+class _Look:
+    description: str
+    arguments: frozenset[str]
+    schema: str
+
+
+# Tools that have other arguments when they are made in another way.
+_WAYS: dict[str, tuple[dict[str, Any], ...]] = {"memory": ({}, {"readonly": True})}
+
+
 @cache
-def _looks(name: str) -> frozenset[tuple[str, frozenset[str]]]:
+def _looks(name: str) -> frozenset[_Look]:
     maker: Any = getattr(tools, "web_browser" if name.startswith("web_browser") else name, None)
     if maker is None:
         return frozenset()
-    try:
-        made = maker()
-        own = [ToolDef(one) for one in (made if isinstance(made, list) else [made])]
-    except (TypeError, ValueError, RuntimeError):
-        # Some cannot be made without a word of the task's.
-        return frozenset()
-    return frozenset((one.description.strip(), frozenset(one.parameters.properties)) for one in own if one.name == name)
+    found = set()
+    for way in _WAYS.get(name, ({},)):
+        try:
+            made = maker(**way)
+            own = [ToolDef(one) for one in (made if isinstance(made, list) else [made])]
+        except (TypeError, ValueError, RuntimeError):
+            # Some cannot be made without a word of the task's.
+            continue
+        found |= {
+            _Look(one.description.strip(), frozenset(one.parameters.properties), one.parameters.model_dump_json())
+            for one in own
+            if one.name == name
+        }
+    return frozenset(found)

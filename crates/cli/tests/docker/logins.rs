@@ -6,8 +6,9 @@ use std::process::Command;
 use crate::common::{self, Registry, layout};
 use crate::daemon::{among, docker};
 
-/// `someone:a password`.
-const WHO: &str = "Basic c29tZW9uZTphIHBhc3N3b3Jk";
+/// `someone:a>password~?`, with signs that the two alphabets of base64 write differently.
+const LOGIN: &str = "c29tZW9uZTphPnBhc3N3b3Jkfj8=";
+const WHO: &str = "Basic c29tZW9uZTphPnBhc3N3b3Jkfj8=";
 
 /// An image of one static program, in a registry for someone only.
 fn registry(place: &Path) -> Registry {
@@ -40,17 +41,17 @@ fn an_image_is_fetched_with_the_login_for_its_registry_and_with_no_other() {
     let registry = registry(place.path());
     let server = registry.name.split('/').next().unwrap();
     // Nobody, somebody else, and someone elsewhere.
-    let config = logged_in(place.path(), "elsewhere.example", "c29tZW9uZTphIHBhc3N3b3Jk");
+    let config = logged_in(place.path(), "elsewhere.example", LOGIN);
     let (code, _, err) = run(place.path(), &config, &registry.name);
     assert_eq!(code, 4, "{err}");
     assert!(err.contains("pull image"), "{err}");
     let config = logged_in(place.path(), server, "b3RoZXI6cGFzc3dvcmQ=");
     let (code, _, err) = run(place.path(), &config, &registry.name);
     assert_eq!(code, 4, "{err}");
-    let config = logged_in(place.path(), server, "c29tZW9uZTphIHBhc3N3b3Jk");
+    let config = logged_in(place.path(), server, LOGIN);
     let (code, out, err) = run(place.path(), &config, &registry.name);
     assert_eq!((code, out.as_str()), (0, "fetched\n"), "{err}");
-    assert!(!err.contains("a password") && !err.contains("c29tZW9uZTphIHBhc3N3b3Jk"), "{err}");
+    assert!(!err.contains("a>password") && !err.contains(LOGIN), "{err}");
     docker(&["rmi", &registry.name]);
 
     // A build that begins with it.
@@ -60,8 +61,9 @@ fn an_image_is_fetched_with_the_login_for_its_registry_and_with_no_other() {
     let image = format!("build:{}", directory.display());
     let (code, out, err) = run(place.path(), &config, &image);
     assert_eq!((code, out.as_str()), (0, "fetched\n"), "{err}");
+    // What cannot be read is said where it is needed.
     let config = logged_in(place.path(), server, "not a login");
-    let (code, _, err) = run(place.path(), &config, &image);
+    let (code, _, err) = run(place.path(), &config, &format!("{server}/demo:2"));
     assert_eq!(code, 4, "{err}");
     assert!(err.contains(&format!("docker login {server}")), "the hint: {err}");
 }
