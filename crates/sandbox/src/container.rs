@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jail::cgroups::Limits;
-use jail::zygote::{Image, Mount, Network, RELAY_TCP, RELAY_UDP, Spec, raise_descriptor_limit};
+use jail::zygote::{CreateError, Created, Image, Mount, Network, RELAY_TCP, RELAY_UDP, Spec, raise_descriptor_limit};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
-use crate::helpers::{Helper, Helpers, Wanted, lock};
+use crate::helpers::{Helper, Helpers, Wanted, ask_if_free, lock};
 use crate::relay::Relay;
-use crate::sandbox::{Backing, Sandbox, StartError};
+use crate::sandbox::{Backing, Sandbox, StartError, Stopping};
 use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
 
@@ -87,6 +87,14 @@ impl Backing for Held {
         Ok(lock(&self.helper).destroy(self.id)?)
     }
 
+    fn stop_at_once(&mut self) -> Option<Stopping> {
+        let (helper, id) = (Arc::clone(&self.helper), self.id);
+        Some(Box::pin(async move {
+            let stopped = ask_if_free(&helper, |zygote, waiter| zygote.begin_destroy(id, waiter)).await?;
+            Some(stopped.map(drop).map_err(StartError::from))
+        }))
+    }
+
     fn freeze(&mut self) -> Result<Snapshot, StartError> {
         // Both come from one row of numbers, so this one is new too.
         lock(&self.helper).freeze(self.id, self.id)?;
@@ -133,6 +141,31 @@ impl Containers {
         Ok(self.create_captured(request).await?.0)
     }
 
+    /// Has a helper make it: `keeper`, if only that one can.
+    async fn make(
+        &self,
+        spec: Spec,
+        control: OwnedFd,
+        keeper: Option<Helper>,
+    ) -> Result<(Helper, Result<Created, CreateError>), StartError> {
+        for helper in keeper.as_ref().map_or_else(|| self.helpers.all(), |keeper| vec![Arc::clone(keeper)]) {
+            let asked = ask_if_free(&helper, |zygote, waiter| zygote.begin_create(spec.clone(), &control, waiter));
+            if let Some(created) = asked.await {
+                return Ok((helper, created));
+            }
+        }
+        let helpers = Arc::clone(&self.helpers);
+        let created = tokio::task::spawn_blocking(move || match keeper {
+            // Only who keeps a snapshot has it.
+            Some(keeper) => {
+                let created = lock(&keeper).create(spec, &control);
+                Ok((keeper, created))
+            }
+            None => helpers.with(spec.id, |zygote| zygote.create(spec, &control)),
+        });
+        created.await.map_err(|error| StartError::Helper(std::io::Error::other(error)))?
+    }
+
     /// Creates a sandbox; the capture is empty unless the request asks for one.
     pub async fn create_captured(&self, request: Request) -> Result<(Sandbox, Capture), StartError> {
         for mount in &request.mounts {
@@ -168,16 +201,7 @@ impl Containers {
             allow_setuid: request.allow_setuid,
             network: request.network,
         };
-        let helpers = Arc::clone(&self.helpers);
-        let created = tokio::task::spawn_blocking(move || match keeper {
-            // Only who keeps a snapshot has it.
-            Some((keeper, _)) => {
-                let created = lock(&keeper).create(spec, &theirs);
-                Ok((keeper, created))
-            }
-            None => helpers.with(id, |zygote| zygote.create(spec, &theirs)),
-        });
-        let (maker, created) = created.await.map_err(|error| helper(std::io::Error::other(error)))??;
+        let (maker, created) = self.make(spec, theirs, keeper.map(|(keeper, _)| keeper)).await?;
         let created = created?;
         let held = Held { helper: maker, id, disk };
         // From here on the sandbox is held: whatever fails ends it.

@@ -1,9 +1,13 @@
 //! The helper processes of one engine. One serves one request at a time, so there are more of them when many ask at once.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jail::cgroups::Limits;
-use jail::zygote::{Network, Zygote};
+use jail::zygote::{CreateError, Created, Network, Waiter, Zygote};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
 
 use crate::programs::ZYGOTE;
 use crate::sandbox::StartError;
@@ -40,6 +44,54 @@ pub(crate) fn lock(helper: &Helper) -> MutexGuard<'_, Zygote> {
     helper.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Asks a helper that is free, without a thread that waits for the answer; `None` where it is not free. What was asked for
+/// happens also if nobody awaits this any more; a sandbox that nobody took is ended before the next request.
+pub(crate) async fn ask_if_free(
+    helper: &Helper,
+    begin: impl FnOnce(&mut Zygote, Waiter) -> Result<(), CreateError>,
+) -> Option<Result<Created, CreateError>> {
+    let (sender, mut receiver) = oneshot::channel();
+    // A copy: the helper's own may be used on other threads meanwhile.
+    let socket = {
+        let mut zygote = helper.try_lock().ok().filter(|zygote| !zygote.is_busy())?;
+        let socket = zygote.socket().try_clone_to_owned().ok()?;
+        let socket = UnixStream::from_std(socket.into()).ok()?;
+        let waiter = Box::new(move |answer| sender.send(answer).is_ok());
+        if let Err(error) = begin(&mut zygote, waiter) {
+            return Some(Err(error));
+        }
+        socket
+    };
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut receiver => {
+                let gone = |_| Err(CreateError::Gone(io::Error::from(io::ErrorKind::UnexpectedEof)));
+                return Some(answer.unwrap_or_else(gone));
+            }
+            ready = socket.readable() => {
+                if let Err(error) = ready {
+                    return Some(Err(CreateError::Gone(error)));
+                }
+                // It was a false alarm unless the answer has been handed on now.
+                let handed_on = socket.try_io(Interest::READABLE, || match settle(helper) {
+                    Some(false) => Err(io::ErrorKind::WouldBlock.into()),
+                    other => Ok(other),
+                });
+                if matches!(handed_on, Ok(None)) {
+                    // Who has it hands our answer on, or will be done at once.
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+}
+
+/// Hands on an answer, and whether there was one; `None` where somebody else has the helper.
+fn settle(helper: &Helper) -> Option<bool> {
+    Some(helper.try_lock().ok()?.settle_if_answered())
+}
+
 fn start() -> Result<Helper, StartError> {
     Ok(Arc::new(Mutex::new(Zygote::start(ZYGOTE).map_err(StartError::Helper)?)))
 }
@@ -69,7 +121,7 @@ impl Helpers {
     pub(crate) fn with<T>(&self, number: u32, work: impl FnOnce(&mut Zygote) -> T) -> Result<(Helper, T), StartError> {
         let all = self.all();
         for helper in &all {
-            if let Ok(mut free) = helper.try_lock() {
+            if let Some(mut free) = helper.try_lock().ok().filter(|helper| !helper.is_busy()) {
                 let done = work(&mut free);
                 return Ok((Arc::clone(helper), done));
             }

@@ -36,7 +36,7 @@ pub use pool::Pool;
 pub use programs::{GUEST, ZYGOTE};
 pub use registry::{Registered, Run, private_directory, runs};
 pub use relay::{Arrived, Inquiry, Relay};
-pub use sandbox::{Backing, Completed, Overflow, ReadError, Sandbox, StartError};
+pub use sandbox::{Backing, Completed, Overflow, ReadError, Sandbox, StartError, Stopping};
 pub use session::{Session, SessionError};
 pub use share::share;
 pub use snapshot::{Archive, Changes, Snapshot};

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -71,10 +72,18 @@ pub struct Completed {
 /// Why a file could not be read or written: the session's errors by another name.
 pub type ReadError = SessionError;
 
+/// An end that is under way from the first time that it is polled, whether it is awaited or not.
+pub type Stopping = Pin<Box<dyn Future<Output = Option<Result<(), StartError>>> + Send>>;
+
 /// How a sandbox is ended; dropping it ends it too.
 pub trait Backing: Send + Sync {
     /// Ends it and everything in it, and waits for that. On a thread that may wait.
     fn stop(&mut self) -> Result<(), StartError>;
+
+    /// The same without a thread that waits, where there is a way; it resolves to `None` if that way is taken just now.
+    fn stop_at_once(&mut self) -> Option<Stopping> {
+        None
+    }
 
     /// The same where nobody can be told, and perhaps on a thread that must not wait for long.
     fn abandon(&mut self) {
@@ -292,6 +301,11 @@ impl Sandbox {
                 Ok(())
             }
             Some(mut backing) => {
+                if let Some(stopping) = backing.stop_at_once()
+                    && let Some(stopped) = stopping.await
+                {
+                    return stopped;
+                }
                 let stopped = tokio::task::spawn_blocking(move || backing.stop()).await;
                 stopped.unwrap_or_else(|error| Err(StartError::Helper(io::Error::other(error))))
             }

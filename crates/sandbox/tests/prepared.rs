@@ -242,3 +242,38 @@ fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.contains("ringfence") && !stat.contains(") Z ")
 }
+
+#[tokio::test]
+async fn requests_that_nobody_awaits_any_more_confuse_nobody_and_leave_nothing() {
+    let engine = engine();
+    engine.prepare(&request(), 0).await.unwrap();
+    for round in 0..10_u64 {
+        // Given up once it was begun, or later; the answer comes when nobody listens.
+        tokio::select! {
+            biased;
+            made = engine.create(request()) => made.unwrap().stop().await.unwrap(),
+            () = tokio::time::sleep(Duration::from_millis(round / 2)), if round > 0 => {}
+            () = std::future::ready(()), if round == 0 => {}
+        }
+        let name = format!("round-{round}");
+        let one = engine.create(request()).await.unwrap();
+        assert_eq!(sh(&one, &format!("echo {name} > /tmp/name; cat /tmp/name")).await, name);
+        tokio::select! {
+            biased;
+            stopped = one.stop() => stopped.unwrap(),
+            () = std::future::ready(()) => {}
+        }
+    }
+    // Somebody who waits with a thread finds the same order.
+    let (one, two) = tokio::join!(engine.create(request()), engine.create(request()));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let (first, second) = tokio::join!(sh(&one, "echo one"), sh(&two, "echo two"));
+    assert_eq!((first.as_str(), second.as_str()), ("one", "two"));
+    let (first, second) = tokio::join!(one.stop(), two.freeze());
+    first.unwrap();
+    drop(second.unwrap());
+    engine.create(request()).await.unwrap().stop().await.unwrap();
+    for helper in engine.helpers() {
+        assert_eq!(children(helper), Vec::<u32>::new(), "of {helper}");
+    }
+}

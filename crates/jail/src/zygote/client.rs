@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -39,11 +40,30 @@ pub struct Created {
     pub listeners: Vec<OwnedFd>,
 }
 
+/// Who is told the answer to a request that was only begun; whether anybody took it.
+pub type Waiter = Box<dyn FnOnce(Result<Created, CreateError>) -> bool + Send>;
+
+/// A request whose answer is still to come.
+struct Begun {
+    waiter: Waiter,
+    /// The sandbox that it makes.
+    makes: Option<u32>,
+}
+
 /// A running zygote. Dropping it ends all its sandboxes.
-#[derive(Debug)]
+///
+/// It answers one request after the other. One that was only begun is answered before any other is sent: by
+/// [`Self::settle_if_answered`], when its socket can be read, or by whoever asks next.
 pub struct Zygote {
     socket: OwnedFd,
     child: Child,
+    begun: Option<Begun>,
+}
+
+impl std::fmt::Debug for Zygote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Zygote").field("pid", &self.child.id()).finish_non_exhaustive()
+    }
 }
 
 /// A program in memory that nobody can change any more.
@@ -120,6 +140,16 @@ pub fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
 }
 
+/// Whether there is something to read, within this time.
+fn can_be_read(socket: &OwnedFd, within: Option<&Timespec>) -> bool {
+    let mut events = [PollFd::new(socket, PollFlags::IN)];
+    // What cannot be asked for is found out by reading.
+    match poll(&mut events, within) {
+        Ok(count) => count > 0,
+        Err(error) => error != rustix::io::Errno::INTR,
+    }
+}
+
 impl Zygote {
     /// Starts `zygote`, a static program in which the guest is too.
     pub fn start(zygote: &[u8]) -> io::Result<Self> {
@@ -127,16 +157,63 @@ impl Zygote {
         // High up: the numbers that the program's own descriptors get must not be its own number.
         let zygote = rustix::io::fcntl_dupfd_cloexec(&zygote, 100)?;
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        // Ours alone: who waits for an answer may do so without a thread.
+        rustix::io::ioctl_fionbio(&socket, true)?;
         let mut command = Command::new(format!("/proc/self/fd/{}", zygote.as_raw_fd()));
         command.arg0("ringfence-zygote").env_clear().current_dir("/");
         mutation::announce();
         mutation::pass_on(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Self { child: spawn_at_3(command, &theirs)?, socket })
+        Ok(Self { child: spawn_at_3(command, &theirs)?, socket, begun: None })
     }
 
-    fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Created, CreateError> {
+    fn ask(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Created, CreateError> {
+        self.settle();
         send(&self.socket, request, descriptors).map_err(CreateError::Gone)?;
+        self.answer()
+    }
+
+    /// Sends a request and leaves the answer to who waits for it.
+    fn begin(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>], begun: Begun) -> Result<(), CreateError> {
+        self.settle();
+        send(&self.socket, request, descriptors).map_err(CreateError::Gone)?;
+        self.begun = Some(begun);
+        Ok(())
+    }
+
+    /// Waits for the answer to what was begun, if something was, and hands it on.
+    fn settle(&mut self) {
+        let Some(Begun { waiter, makes }) = self.begun.take() else { return };
+        let answer = self.answer();
+        let made = makes.filter(|_| answer.is_ok());
+        if let (false, Some(id)) = (waiter(answer), made) {
+            // Nobody waits for it any more.
+            let _ = self.destroy(id);
+        }
+    }
+
+    /// Hands on the answer to what was begun, if it is there; whether nothing is left to wait for.
+    pub fn settle_if_answered(&mut self) -> bool {
+        // An end of the zygote is an answer too.
+        if self.is_busy() && can_be_read(&self.socket, Some(&Timespec::default())) {
+            self.settle();
+        }
+        !self.is_busy()
+    }
+
+    /// Whether the answer to what was begun is still to come.
+    pub fn is_busy(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// What can be read when an answer is there.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn answer(&self) -> Result<Created, CreateError> {
+        // The socket itself never waits.
+        while !can_be_read(&self.socket, None) {}
         match receive::<Reply>(&self.socket).map_err(CreateError::Gone)? {
             Some((Reply::Created { pid }, listeners)) => Ok(Created { pid, listeners }),
             Some((Reply::Done, _)) => Ok(Created { pid: 0, listeners: Vec::new() }),
@@ -151,6 +228,17 @@ impl Zygote {
     /// share the zygote behind a lock.
     pub fn create(&mut self, spec: Spec, control: &OwnedFd) -> Result<Created, CreateError> {
         self.ask(&Request::Create(Box::new(spec)), &[control.as_fd()])
+    }
+
+    /// The same without waiting for it.
+    pub fn begin_create(&mut self, spec: Spec, control: &OwnedFd, waiter: Waiter) -> Result<(), CreateError> {
+        let makes = Some(spec.id);
+        self.begin(&Request::Create(Box::new(spec)), &[control.as_fd()], Begun { waiter, makes })
+    }
+
+    /// As [`Self::destroy`], without waiting for it.
+    pub fn begin_destroy(&mut self, id: u32, waiter: Waiter) -> Result<(), CreateError> {
+        self.begin(&Request::Destroy { id }, &[], Begun { waiter, makes: None })
     }
 
     /// Ends a sandbox and removes what it was made of.

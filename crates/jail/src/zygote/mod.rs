@@ -24,7 +24,7 @@ mod synthetic;
 
 use std::io;
 
-pub use client::{CreateError, Created, Zygote, keep_descriptors_back, raise_descriptor_limit, spawn_at_3};
+pub use client::{CreateError, Created, Waiter, Zygote, keep_descriptors_back, raise_descriptor_limit, spawn_at_3};
 pub use protocol::{Changed, Image, Mount, Network, Spec};
 pub use serve::main;
 
