@@ -231,10 +231,10 @@ impl GatewayProcess {
     pub async fn detach(&self, attachment: Attachment) -> Result<Counters, GatewayError> {
         let (sender, answer) = oneshot::channel();
         self.shared.neighbours().remove(&attachment.0);
+        // It ends after the gateway has broken off what is open: the other way round, the gateway would take the end of its
+        // streams for an end that the sandbox meant.
         let relay = self.shared.relays().remove(&attachment.0);
-        if let Some(relay) = relay {
-            relay.cancel();
-        }
+        let _ends_last = relay.map(CancellationToken::drop_guard);
         self.shared.waiting().detached.insert(attachment.0, sender);
         self.shared.say(&ToGateway::Detach { id: attachment.0 }, &[]).await?;
         in_time(answer).await
