@@ -58,7 +58,7 @@ sandbox: docker
 image: {DEBIAN}
 approval: ci
 network: {{allow_domains: [example.org]}}
-limits: {{memory: 64MiB, pids: 64, time: 10m, tool_timeout: 5m}}
+limits: {{memory: 64MiB, pids: 64, time: 20m, tool_timeout: 15m}}
 tools: [bash, submit]
 model: mock/scripted
 solver: {{kind: agent, max_steps: 10}}
@@ -70,7 +70,7 @@ dataset:
         // Each waits for a file that nobody gets before all are there.
         writeln!(
             task,
-            "  - id: s{number}\n    input: Go on.\n    target: done\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: 'curl -s -m 5 http://192.0.2.1/ || echo refused; for n in $(seq 2400); do [ -e /go ] && exit; sleep 0.1; done'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
+            "  - id: s{number}\n    input: Go on.\n    target: done\n    mock:\n      - {{tool_calls: [{{name: bash, arguments: {{command: 'curl -s -m 5 http://192.0.2.1/ || echo refused; for n in $(seq 900); do [ -e /go ] && exit; sleep 1; done'}}}}]}}\n      - {{tool_calls: [{{name: submit, arguments: {{answer: done}}}}]}}"
         )
         .unwrap();
     }
@@ -91,16 +91,22 @@ dataset:
     crate::daemon::gone(Duration::from_mins(1));
 }
 
-/// Waits, at most two minutes, until so many of ours run, and lets them go on; returns how many ran.
+/// Waits, at most four minutes, until so many of ours run, and lets them go on, a few at a time; returns how many ran.
 fn release(count: usize) -> usize {
-    let deadline = Instant::now() + Duration::from_mins(2);
+    let deadline = Instant::now() + Duration::from_mins(4);
     let mut running = Vec::new();
     while running.len() < count && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(200));
         running = docker(&["ps", "--quiet", "--filter", "label=ringfence.run"]).lines().map(str::to_owned).collect();
     }
-    for container in &running {
-        docker(&["exec", container, "touch", "/go"]);
-    }
+    std::thread::scope(|scope| {
+        for some in running.chunks(running.len().div_ceil(4).max(1)) {
+            scope.spawn(move || {
+                for container in some {
+                    docker(&["exec", container, "touch", "/go"]);
+                }
+            });
+        }
+    });
     running.len()
 }
