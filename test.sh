@@ -440,7 +440,8 @@ END
     chmod +x "$docker_place/runc" && mkdir -p "$docker_place/tls/client" && echo 0 >"$docker_place/port" || return 1
     printf '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "own"\n[engine.runtimes]\nown = ["%s"]\n' \
         "$docker_place/runc" >"$docker_place/containers.conf"
-    CONTAINERS_CONF=$docker_place/containers.conf podman --root "$docker_place/data" --runroot "$docker_place/exec" \
+    # What watches a container leaves a file where it was started.
+    CONTAINERS_CONF=$docker_place/containers.conf env -C "$docker_place" podman --root "$docker_place/data" --runroot "$docker_place/exec" \
         --tmpdir "$docker_place/libpod" system service --time=0 "unix://$docker_place/socket" >"$docker_place/log" 2>&1 &
     docker_pid=$!
     local end=$((SECONDS + 30))
