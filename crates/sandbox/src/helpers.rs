@@ -53,7 +53,11 @@ pub(crate) async fn ask_if_free(
     let (sender, mut receiver) = oneshot::channel();
     // A copy: the helper's own may be used on other threads meanwhile.
     let socket = {
-        let mut zygote = helper.try_lock().ok().filter(|zygote| !zygote.is_busy())?;
+        let mut zygote = helper.try_lock().ok()?;
+        // An answer that nobody came for must not keep it busy.
+        if !zygote.settle_if_answered() {
+            return None;
+        }
         let socket = zygote.socket().try_clone_to_owned().ok()?;
         let socket = UnixStream::from_std(socket.into()).ok()?;
         let waiter = Box::new(move |answer| sender.send(answer).is_ok());
@@ -121,7 +125,9 @@ impl Helpers {
     pub(crate) fn with<T>(&self, number: u32, work: impl FnOnce(&mut Zygote) -> T) -> Result<(Helper, T), StartError> {
         let all = self.all();
         for helper in &all {
-            if let Some(mut free) = helper.try_lock().ok().filter(|helper| !helper.is_busy()) {
+            if let Ok(mut free) = helper.try_lock()
+                && free.settle_if_answered()
+            {
                 let done = work(&mut free);
                 return Ok((Arc::clone(helper), done));
             }

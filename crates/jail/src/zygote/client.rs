@@ -202,7 +202,7 @@ impl Zygote {
     }
 
     /// Whether the answer to what was begun is still to come.
-    pub fn is_busy(&self) -> bool {
+    fn is_busy(&self) -> bool {
         self.begun.is_some()
     }
 
