@@ -258,6 +258,8 @@ lane_docker() {
             "${TEST[@]}" -p sandbox --test conformance container::
         tests 'containers conform, as a plain user' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/plain \
             RINGFENCE_USER=agent "${TEST[@]}" -p sandbox --test conformance container::
+        tests 'containers conform, with one program and no shell' in_docker env RINGFENCE_PROVIDER=docker \
+            RINGFENCE_IMAGE=ringfence/static RINGFENCE_ONLY_PROGRAM=/busybox "${TEST[@]}" -p sandbox --test conformance container::
         tests 'attacks from inside a container' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
             "${TEST[@]}" -p sandbox --test attacks -- $(skipped)
         # One container, also without any network; and one of three services.
@@ -416,6 +418,8 @@ lane_podman() {
             "${TEST[@]}" -p sandbox --test conformance container::
         tests 'containers of Podman conform, as a plain user' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/plain \
             RINGFENCE_USER=agent "${TEST[@]}" -p sandbox --test conformance container::
+        tests 'containers of Podman conform, with one program and no shell' in_docker env RINGFENCE_PROVIDER=docker \
+            RINGFENCE_IMAGE=ringfence/static RINGFENCE_ONLY_PROGRAM=/busybox "${TEST[@]}" -p sandbox --test conformance container::
         tests 'attacks from inside a container of Podman' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian \
             "${TEST[@]}" -p sandbox --test attacks -- $(skipped)
         tests 'containers of Podman, proven' in_docker "${TEST[@]}" --test docker -- verify_passes

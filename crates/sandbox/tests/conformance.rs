@@ -4,9 +4,10 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{command, exec, is_docker, is_root, sh};
+use common::{command, exec, is_docker, is_root, only_program, sh, usual};
 use sandbox::{Exec, FailureKind, FileKind, Outcome, Overflow, Sandbox, SessionError, TreeLimits, User, WindowSize};
 
 const READ_LIMIT: u64 = 100 << 20;
@@ -42,9 +43,9 @@ async fn create(provider: Provider) -> Sandbox {
     }
 }
 
-/// A directory that the tests may write to, on every provider.
+/// A directory that the tests may write to, on every provider. Not every image has one.
 async fn scratch(sandbox: &Sandbox) -> String {
-    sh(sandbox, "mktemp -d").await
+    sh(sandbox, "mkdir -p /tmp && mktemp -d").await
 }
 
 macro_rules! conformance {
@@ -219,7 +220,7 @@ async fn trees(provider: Provider) {
     // What the workload leaves must not get out as a link, a pipe or over anything of the host's.
     let script = format!("cd {directory}/in && ln -s /etc/passwd evil && mkfifo pipe && chmod 4755 run.sh");
     // As whoever the files that come in belong to.
-    let owner = Exec { user: User::Default, ..command(&["sh", "-c", &script]) };
+    let owner = Exec { user: User::Default, ..usual(&["sh", "-c", &script]) };
     assert_eq!(exec(&sandbox, owner).await.unwrap().outcome, Outcome::Exited(0));
     let target = host.path().join("target");
     let down = sandbox.download(&format!("{directory}/in"), &target, TreeLimits::default()).await.unwrap();
@@ -235,14 +236,14 @@ async fn trees(provider: Provider) {
 
 async fn output_and_error_are_apart(provider: Provider) {
     let sandbox = create(provider).await;
-    let completed = exec(&sandbox, command(&["sh", "-c", "echo out; echo err >&2"])).await.unwrap();
+    let completed = exec(&sandbox, usual(&["sh", "-c", "echo out; echo err >&2"])).await.unwrap();
     assert_eq!((completed.stdout.as_slice(), completed.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
     assert!(!completed.truncated);
 }
 
 async fn output_is_binary(provider: Provider) {
     let sandbox = create(provider).await;
-    let completed = exec(&sandbox, command(&["printf", "\\377\\000\\200é"])).await.unwrap();
+    let completed = exec(&sandbox, usual(&["printf", "\\377\\000\\200é"])).await.unwrap();
     assert_eq!(completed.stdout, b"\xff\x00\x80\xc3\xa9");
 }
 
@@ -250,7 +251,7 @@ async fn exit_codes(provider: Provider) {
     let sandbox = create(provider).await;
     // 124 and 137 are just exit codes.
     for code in [0, 1, 70, 124, 126, 127, 137, 255] {
-        let completed = exec(&sandbox, command(&["sh", "-c", &format!("exit {code}")])).await.unwrap();
+        let completed = exec(&sandbox, usual(&["sh", "-c", &format!("exit {code}")])).await.unwrap();
         assert_eq!(completed.outcome, Outcome::Exited(code));
     }
 }
@@ -258,7 +259,7 @@ async fn exit_codes(provider: Provider) {
 async fn signals(provider: Provider) {
     let sandbox = create(provider).await;
     for signal in [9, 11, 15] {
-        let completed = exec(&sandbox, command(&["sh", "-c", &format!("kill -{signal} $$")])).await.unwrap();
+        let completed = exec(&sandbox, usual(&["sh", "-c", &format!("kill -{signal} $$")])).await.unwrap();
         assert_eq!(completed.outcome, Outcome::Signalled(signal));
     }
 }
@@ -267,6 +268,11 @@ async fn missing_program(provider: Provider) {
     let sandbox = create(provider).await;
     assert_eq!(kind(exec(&sandbox, command(&["no-such-program"])).await), FailureKind::NotFound);
     assert_eq!(kind(exec(&sandbox, command(&["/no/such/program"])).await), FailureKind::NotFound);
+    if only_program().is_some() {
+        for shell in ["sh", "/bin/sh"] {
+            assert_eq!(kind(exec(&sandbox, command(&[shell, "-c", "true"])).await), FailureKind::NotFound);
+        }
+    }
 }
 
 async fn not_a_program(provider: Provider) {
@@ -279,20 +285,20 @@ async fn not_a_program(provider: Provider) {
 async fn working_directory(provider: Provider) {
     let sandbox = create(provider).await;
     let directory = scratch(&sandbox).await;
-    let completed = exec(&sandbox, Exec { cwd: Some(directory.clone()), ..command(&["pwd"]) }).await.unwrap();
+    let completed = exec(&sandbox, Exec { cwd: Some(directory.clone()), ..usual(&["pwd"]) }).await.unwrap();
     assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), directory);
 }
 
 async fn missing_working_directory(provider: Provider) {
     let sandbox = create(provider).await;
-    let exec = Exec { cwd: Some("/no/such/place".into()), ..command(&["true"]) };
+    let exec = Exec { cwd: Some("/no/such/place".into()), ..usual(&["true"]) };
     assert_eq!(kind(common::exec(&sandbox, exec).await), FailureKind::NotFound);
 }
 
 async fn environment(provider: Provider) {
     let sandbox = create(provider).await;
     let env = vec![("A".into(), "one two".into()), ("B".into(), "=x\n".into())];
-    let completed = exec(&sandbox, Exec { env, ..command(&["sh", "-c", "printf %s \"$A$B\""]) }).await.unwrap();
+    let completed = exec(&sandbox, Exec { env, ..usual(&["sh", "-c", "printf %s \"$A$B\""]) }).await.unwrap();
     assert_eq!(completed.stdout, b"one two=x\n");
     assert_eq!(sh(&sandbox, "env | grep -c ^CARGO || true").await, "0", "nothing of ours is inherited");
 }
@@ -302,52 +308,89 @@ async fn long_arguments(provider: Provider) {
     let argument = "x".repeat(100_000);
     let arguments: Vec<&str> =
         ["sh", "-c", "printf %s \"$*\" | wc -c", "sh"].into_iter().chain([argument.as_str(); 10]).collect();
-    let completed = exec(&sandbox, command(&arguments)).await.unwrap();
+    let completed = exec(&sandbox, usual(&arguments)).await.unwrap();
     assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), "1000009");
     let too_long = "x".repeat(3 << 20);
-    assert_eq!(kind(exec(&sandbox, command(&["echo", &too_long])).await), FailureKind::TooLarge);
+    assert_eq!(kind(exec(&sandbox, usual(&["echo", &too_long])).await), FailureKind::TooLarge);
 }
 
 async fn large_input(provider: Provider) {
     let sandbox = create(provider).await;
     let input = vec![b'y'; 50 << 20];
-    let completed = sandbox.exec(command(&["wc", "-c"]), &input, 1000, Overflow::KeepTail).await.unwrap();
+    let completed = sandbox.exec(usual(&["wc", "-c"]), &input, 1000, Overflow::KeepTail).await.unwrap();
     assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), "52428800");
+}
+
+/// How long a process of one test sleeps, by which it is found: no other test's, and longer than any test.
+fn marker() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    (1_000_000 + 100 * std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)).to_string()
+}
+
+/// Whether a command line says to sleep so long, be it of the sleeper or of a shell that is to start it.
+fn says_to_sleep(command_line: &[u8], marker: &str) -> bool {
+    String::from_utf8_lossy(command_line).replace('\0', " ").contains(&format!("sleep {marker}"))
+}
+
+/// How many processes of the sandbox sleep so long, seen from inside and with nothing of the image.
+async fn asleep(sandbox: &Sandbox, marker: &str) -> usize {
+    let mut found = 0;
+    for entry in sandbox.list("/proc").await.unwrap() {
+        let name = String::from_utf8(entry.name).unwrap();
+        if name.parse::<u32>().is_ok() {
+            let read = sandbox.read_file(&format!("/proc/{name}/cmdline"), READ_LIMIT).await;
+            match read {
+                Ok(line) => found += usize::from(says_to_sleep(&line, marker)),
+                // It ended meanwhile.
+                Err(error) => assert!(matches!(kind(Err::<(), _>(error)), FailureKind::NotFound | FailureKind::Other)),
+            }
+        }
+    }
+    found
+}
+
+fn asleep_on_the_host(marker: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
+    processes.filter_map(|path| std::fs::read(path).ok()).filter(|line| says_to_sleep(line, marker)).count()
 }
 
 async fn timeout_kills_children(provider: Provider) {
     let sandbox = create(provider).await;
-    let marker = format!("{}", 100_000 + std::process::id());
+    let marker = marker();
     let script = format!("setsid sh -c 'sleep {marker} & sleep {marker}' & sleep {marker}");
     let start = Instant::now();
-    let completed = exec(&sandbox, Exec { timeout_ms: Some(300), ..command(&["sh", "-c", &script]) }).await.unwrap();
+    let completed = exec(&sandbox, Exec { timeout_ms: Some(300), ..usual(&["sh", "-c", &script]) }).await.unwrap();
     assert_eq!(completed.outcome, Outcome::TimedOut);
     assert!(start.elapsed() < Duration::from_millis(1800), "{:?}", start.elapsed());
-    assert_eq!(sh(&sandbox, &format!("pgrep -fc '^sleep {marker}' || true")).await, "0");
+    assert_eq!(asleep(&sandbox, &marker).await, 0);
 }
 
 async fn kill_by_dropping(provider: Provider) {
     let sandbox = create(provider).await;
-    let marker = format!("{}", 200_000 + std::process::id());
-    drop(sandbox.start(command(&["sleep", &marker])).unwrap());
+    let marker = marker();
+    drop(sandbox.start(usual(&["sleep", &marker])).unwrap());
     let deadline = Instant::now() + Duration::from_secs(5);
-    while sh(&sandbox, &format!("pgrep -fc '^sleep {marker}' || true")).await != "0" {
+    while asleep(&sandbox, &marker).await != 0 {
         assert!(Instant::now() < deadline);
     }
 }
 
 async fn background_processes_live_on(provider: Provider) {
     let sandbox = create(provider).await;
-    let marker = format!("{}", 300_000 + std::process::id());
+    let marker = marker();
     sh(&sandbox, &format!("(setsid sleep {marker} >/dev/null 2>&1 &); true")).await;
     // Forked, but perhaps not what it will be yet.
-    sh(&sandbox, &format!("until pgrep -fc '^sleep {marker}'; do sleep 0.05; done")).await;
-    for _ in 0..3 {
-        assert_eq!(sh(&sandbox, &format!("pgrep -fc '^sleep {marker}'")).await, "1");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while asleep(&sandbox, &marker).await != 1 {
+        assert!(Instant::now() < deadline);
     }
+    for _ in 0..3 {
+        sh(&sandbox, "true").await;
+        assert_eq!(asleep(&sandbox, &marker).await, 1);
+    }
+    assert_eq!(asleep_on_the_host(&marker), 1, "it can be seen from outside");
     sandbox.stop().await.unwrap();
-    let left = std::process::Command::new("pgrep").args(["-fc", &format!("^sleep {marker}")]).output().unwrap();
-    assert_eq!(String::from_utf8(left.stdout).unwrap().trim(), "0", "until the sandbox ends");
+    assert_eq!(asleep_on_the_host(&marker), 0, "until the sandbox ends");
 }
 
 async fn background_process_with_our_output(provider: Provider) {
@@ -362,7 +405,7 @@ async fn many_at_once(provider: Provider) {
     let runs = (0..20).map(|number| {
         let sandbox = &sandbox;
         async move {
-            let completed = exec(sandbox, command(&["sh", "-c", &format!("sleep 0.1; echo {number}")])).await.unwrap();
+            let completed = exec(sandbox, usual(&["sh", "-c", &format!("sleep 0.1; echo {number}")])).await.unwrap();
             assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), number.to_string());
         }
     });
@@ -385,9 +428,9 @@ async fn terminal(provider: Provider) {
     let sandbox = create(provider).await;
     let pty = Some(WindowSize { rows: 33, columns: 77 });
     let completed =
-        exec(&sandbox, Exec { pty, ..command(&["sh", "-c", "test -t 0 && test -t 1 && stty size"]) }).await.unwrap();
+        exec(&sandbox, Exec { pty, ..usual(&["sh", "-c", "test -t 0 && test -t 1 && stty size"]) }).await.unwrap();
     assert_eq!(String::from_utf8(completed.stdout).unwrap().trim(), "33 77");
-    let echo = Exec { pty, ..command(&["sh", "-c", "read line; echo got:$line"]) };
+    let echo = Exec { pty, ..usual(&["sh", "-c", "read line; echo got:$line"]) };
     let completed = sandbox.exec(echo, b"hello\n", 1000, Overflow::KeepTail).await.unwrap();
     assert!(String::from_utf8(completed.stdout).unwrap().contains("got:hello"));
 }
@@ -402,10 +445,12 @@ async fn nul_is_refused(provider: Provider) {
 
 async fn unknown_user(provider: Provider) {
     let sandbox = create(provider).await;
-    let as_user = |user: &str| Exec { user: User::Named(user.into()), ..command(&["id", "-u"]) };
+    let as_user = |user: &str| Exec { user: User::Named(user.into()), ..usual(&["id", "-u"]) };
     assert_eq!(kind(exec(&sandbox, as_user("no-such-user")).await), FailureKind::UnknownUser);
     if is_root() && provider != Provider::Local {
-        assert_eq!(exec(&sandbox, as_user("agent")).await.unwrap().stdout, b"1000\n");
+        if only_program().is_none() {
+            assert_eq!(exec(&sandbox, as_user("agent")).await.unwrap().stdout, b"1000\n");
+        }
         assert_eq!(exec(&sandbox, as_user("4321:4321")).await.unwrap().stdout, b"4321\n");
         // A daemon may map every id.
         if !is_docker() {
@@ -418,7 +463,7 @@ async fn dead_sandbox_is_an_error(provider: Provider) {
     let sandbox = create(provider).await;
     sandbox.session().shutdown();
     tokio::time::timeout(Duration::from_secs(5), sandbox.session().gone()).await.unwrap();
-    let after = exec(&sandbox, command(&["true"])).await;
+    let after = exec(&sandbox, usual(&["true"])).await;
     assert!(matches!(after, Err(SessionError::Died(_))), "{after:?}");
     sandbox.stop().await.unwrap();
 }

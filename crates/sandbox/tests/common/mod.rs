@@ -1,7 +1,8 @@
 //! What the tests of sandboxes share.
 //!
 //! By default sandboxes are the embedded engine's. With `RINGFENCE_PROVIDER=docker` they are containers of the daemon that
-//! `DOCKER_HOST` names, of the image `RINGFENCE_IMAGE`; `RINGFENCE_USER` is whom its commands run as.
+//! `DOCKER_HOST` names, of the image `RINGFENCE_IMAGE`; `RINGFENCE_USER` is whom its commands run as. An image that has
+//! one program and nothing else (`RINGFENCE_ONLY_PROGRAM` is its path) is asked for everything by that program's name.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part; a test may stop at its own set-up")]
 
@@ -86,13 +87,25 @@ pub(crate) fn command(argv: &[&str]) -> Exec {
     }
 }
 
+/// The one program of an image that has no other.
+pub(crate) fn only_program() -> Option<String> {
+    std::env::var("RINGFENCE_ONLY_PROGRAM").ok()
+}
+
+/// A command of the image's own, by its usual name: what tests use as the workload, not what they test.
+pub(crate) fn usual(argv: &[&str]) -> Exec {
+    let mut exec = command(argv);
+    exec.argv.splice(..0, only_program());
+    exec
+}
+
 pub(crate) async fn exec(sandbox: &Sandbox, exec: Exec) -> Result<Completed, SessionError> {
     sandbox.exec(exec, b"", 10 << 20, Overflow::KeepTail).await
 }
 
 /// Runs a shell script and returns its output, trimmed; the script must succeed.
 pub(crate) async fn sh(sandbox: &Sandbox, script: &str) -> String {
-    let completed = exec(sandbox, command(&["sh", "-c", script])).await.unwrap();
+    let completed = exec(sandbox, usual(&["sh", "-c", script])).await.unwrap();
     let text = String::from_utf8_lossy(&completed.stdout).trim().to_owned();
     assert_eq!(
         completed.outcome,
