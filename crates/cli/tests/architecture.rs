@@ -115,7 +115,9 @@ fn every_promise_names_a_test_that_exists_or_is_pending() {
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
     assert!(rows.len() > 10, "SPEC.md has no table of promises");
+    let mut numbers = BTreeSet::new();
     for row in rows {
+        assert!(numbers.insert(row[0]), "SPEC.md has {} twice", row[0]);
         let test = row.last().unwrap();
         if *test == "pending" {
             continue;

@@ -1,0 +1,181 @@
+//! What a sandbox must not know of the host: descriptors, paths, environment, files.
+
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use sandbox::{Exec, Outcome, Request, SessionError};
+
+use crate::common::{command, create, create_as, create_with_mount, engine, perl, request, sh};
+
+#[tokio::test]
+async fn leaked_fds() {
+    let sandbox = create().await;
+    assert_eq!(
+        sh(&sandbox, "for f in /proc/self/fd/*; do readlink $f; done | grep -v -E '^pipe:|^/proc/' || true").await,
+        ""
+    );
+    let program = "for my $fd (3..1023) { open(my $h, '<&=', $fd) and print \"$fd \" }";
+    assert_eq!(perl(&sandbox, program).await, "");
+}
+
+#[tokio::test]
+async fn leaked_cwd() {
+    let sandbox = create().await;
+    assert_eq!(sh(&sandbox, "pwd; readlink /proc/self/cwd").await, "/root\n/root");
+    assert_eq!(sh(&sandbox, "cat ../../../../../../etc/hostname").await, "sandbox");
+    let exec = Exec { cwd: Some("/proc/self/fd/3/../..".into()), ..command(&["pwd"]) };
+    assert!(matches!(crate::common::exec(&sandbox, exec).await, Err(SessionError::Failed { .. })));
+}
+
+#[tokio::test]
+async fn mountinfo_leaks_paths() {
+    let directory = tempfile::tempdir().unwrap();
+    let sandbox = create_with_mount(directory.path(), "/data", false).await;
+    for file in ["mountinfo", "mounts", "mountstats", "cgroup", "maps", "status"] {
+        let text = sh(&sandbox, &format!("cat /proc/self/{file}")).await;
+        for leak in [env!("CARGO_MANIFEST_DIR"), "/home/", "/dev/vd", "/dev/sd", "/dev/nvme"] {
+            assert!(!text.contains(leak), "{file} has {leak}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn host_directory_as_image() {
+    for path in ["/", "/etc", "/root", "/home", "/run"] {
+        let image = jail::zygote::Image::Directory(path.into());
+        let refused = engine().create(Request { image, ..request() }).await;
+        assert!(matches!(&refused, Err(sandbox::StartError::Mount { .. })), "{path}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_commands_hold_nothing_of_ours() {
+    let sandbox = create().await;
+    let first = sandbox.start(command(&["cat"])).unwrap();
+    let second = sandbox.start(command(&["sleep", "30"])).unwrap();
+    first.input().end().await;
+    let mut first = first;
+    let ended = tokio::time::timeout(Duration::from_secs(5), first.next()).await.unwrap();
+    assert!(matches!(ended, sandbox::Event::Ended(Outcome::Exited(0))), "{ended:?}");
+    drop(second);
+}
+
+#[tokio::test]
+async fn env_leak() {
+    let sandbox = create().await;
+    let exec = Exec { env: vec![("GRANTED".into(), "yes".into())], ..command(&["env"]) };
+    let completed = crate::common::exec(&sandbox, exec).await.unwrap();
+    let mut names: Vec<String> = String::from_utf8_lossy(&completed.stdout)
+        .lines()
+        .filter_map(|line| Some(line.split_once('=')?.0.to_owned()))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["GRANTED", "HOME", "PATH", "USER"]);
+    assert_eq!(
+        sh(&sandbox, "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c CARGO || true").await,
+        "0"
+    );
+}
+
+#[tokio::test]
+async fn home_files_visible() {
+    let secret = format!("ringfence-secret-{}", std::process::id());
+    let home = std::env::var("HOME").unwrap_or_else(|_| "/tmp".into());
+    let mut planted = Vec::new();
+    let places = [
+        &home,
+        "/tmp",
+        "/var/tmp",
+        "/opt",
+        "/srv",
+        "/mnt",
+        "/home",
+        "/root",
+        "/usr/local/share",
+        "/usr/local/bin",
+        "/etc",
+        "/etc/ssl/private",
+        "/var/lib",
+        "/dev/shm",
+    ];
+    for place in places {
+        let path = std::path::Path::new(place).join(&secret);
+        // Where the user may not write, there is nothing of the user's either.
+        if !planted.contains(&path) && std::fs::write(&path, &secret).is_ok() {
+            planted.push(path);
+        }
+    }
+    let count = planted.len();
+    let sandbox = create().await;
+    let found = sh(&sandbox, &format!("find / -name {secret} 2>/dev/null; grep -rl {secret} /etc /home /root /opt /srv /mnt /tmp /var /run /usr/local /dev/shm 2>/dev/null || true")).await;
+    for path in planted {
+        std::fs::remove_file(path).unwrap();
+    }
+    assert!(count >= 3, "only {count} secrets could be planted");
+    assert_eq!(found, "");
+}
+
+#[tokio::test]
+async fn mount_source_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("deep")).unwrap();
+    let _listener = UnixListener::bind(directory.path().join("deep/daemon")).unwrap();
+    let mount =
+        jail::zygote::Mount { source: directory.path().to_str().unwrap().into(), target: "/x".into(), writable: false };
+    let refused = create_as(Request { mounts: vec![mount], ..request() }).await;
+    assert!(matches!(&refused, Err(sandbox::StartError::Mount { .. })), "{refused:?}");
+    // A link to what may not be mounted is what it leads to.
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink("/run", &link).unwrap();
+    let mount = jail::zygote::Mount { source: link.to_str().unwrap().into(), target: "/x".into(), writable: false };
+    assert!(matches!(
+        create_as(Request { mounts: vec![mount], ..request() }).await,
+        Err(sandbox::StartError::Mount { .. })
+    ));
+}
+
+#[tokio::test]
+async fn mount_target_through_a_link() {
+    // An image whose target is a link to elsewhere must not lead the mount there.
+    let image = tempfile::tempdir().unwrap();
+    for name in ["proc", "dev", "sys", "tmp"] {
+        std::fs::create_dir(image.path().join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("/proc", image.path().join("data")).unwrap();
+    let source = tempfile::tempdir().unwrap();
+    let mount =
+        jail::zygote::Mount { source: source.path().to_str().unwrap().into(), target: "/data".into(), writable: false };
+    let spec = Request {
+        image: jail::zygote::Image::Directory(image.path().to_str().unwrap().into()),
+        mounts: vec![mount],
+        ..request()
+    };
+    assert!(engine().create(spec).await.is_err());
+}
+
+/// An agent that may write to one mount turns the source of another into a link, for the next sample.
+#[tokio::test]
+async fn mount_source_turned_into_a_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let work = directory.path().canonicalize().unwrap().join("work");
+    std::fs::create_dir_all(work.join("inner")).unwrap();
+    let mount = |source: &std::path::Path, target: &str, writable: bool| jail::zygote::Mount {
+        source: source.to_str().unwrap().into(),
+        target: target.into(),
+        writable,
+    };
+    let refused = |mounts: Vec<jail::zygote::Mount>| async {
+        match create_as(Request { mounts, ..request() }).await {
+            Err(sandbox::StartError::Mount { why, .. }) => why,
+            other => unreachable!("{other:?}"),
+        }
+    };
+    // As long as nobody can turn it, or nobody did, it is a mount like any other.
+    let nested = |writable| vec![mount(&work, "/work", writable), mount(&work.join("inner"), "/inner", false)];
+    create_as(Request { mounts: nested(false), ..request() }).await.unwrap().stop().await.unwrap();
+    assert!(refused(nested(true)).await.contains("mounted writable"));
+    let sandbox = create_as(Request { mounts: vec![mount(&work, "/work", true)], ..request() }).await.unwrap();
+    sh(&sandbox, "rmdir /work/inner && ln -s /usr /work/inner").await;
+    sandbox.stop().await.unwrap();
+    assert!(refused(vec![mount(&work.join("inner"), "/inner", true)]).await.contains("leads to /usr"));
+}
