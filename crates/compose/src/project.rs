@@ -27,6 +27,8 @@ pub struct Project {
     pub ignored: Vec<Ignored>,
     /// The variables that it asked for, and who had them.
     pub variables: BTreeMap<String, Origin>,
+    /// Those of the runner's that are part of an image's name or of a build: a daemon carries them where no rule holds.
+    pub told_daemon: BTreeSet<String>,
 }
 
 /// A network of the file.

@@ -1,5 +1,6 @@
 //! From a text to a [`Project`], with the files that it includes.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ pub(crate) struct Found {
     refused: Vec<Unmet>,
     pub(crate) ignored: Vec<Ignored>,
     variables: BTreeMap<String, Origin>,
+    told_daemon: BTreeSet<String>,
     files: BTreeSet<PathBuf>,
 }
 
@@ -57,14 +59,15 @@ pub fn read(text: &str, origin: &str, around: &Surroundings) -> Result<Project, 
     let mut found = Found::default();
     read_file(text, Reading::new(*around, PathBuf::new(), None), &mut found);
     let default = check::whole(&mut found);
-    let Found { name, services, networks, volumes, problems, refused, ignored, variables, .. } = found;
+    let Found { name, services, networks, volumes, problems, refused, ignored, variables, told_daemon, .. } = found;
     let problems: Vec<Problem> =
         sorted(problems, |(file, problem)| (file.clone(), problem.place)).into_iter().map(with_file).collect();
     match default {
         _ if !problems.is_empty() => Err(Problems { origin: origin.to_owned(), problems }.into()),
         _ if !refused.is_empty() => Err(Refused { origin: origin.to_owned(), unmet: refused }.into()),
         Some(default) => {
-            Ok(Project { origin: origin.to_owned(), name, services, default, networks, volumes, ignored, variables })
+            let origin = origin.to_owned();
+            Ok(Project { origin, name, services, default, networks, volumes, ignored, variables, told_daemon })
         }
         None => Err(Problems { origin: origin.to_owned(), problems: vec![Problem::new("there is no service")] }.into()),
     }
@@ -85,6 +88,7 @@ fn read_file(text: &str, mut reading: Reading, found: &mut Found) {
     found.refused.extend(sorted(reading.refused.into_inner(), |unmet| unmet.place));
     found.ignored.extend(sorted(reading.ignored.into_inner(), |ignored| ignored.place));
     found.variables.extend(reading.taken.into_inner());
+    found.told_daemon.extend(reading.told_daemon.into_inner());
     for (path, text) in inner {
         let base = path.as_path().parent().unwrap_or(Path::new("")).to_owned();
         read_file(&text, Reading::new(around, base, Some(path.to_string())), found);
@@ -114,13 +118,19 @@ fn tree(text: &str) -> Result<Node, Problem> {
 /// The variables of the file `.env` beside it.
 fn read_dotenv(reading: &mut Reading) {
     let Ok(path) = HostPath::resolve(".env", &reading.base, reading.around.levels_up) else { return };
+    let outer = RefCell::new(BTreeSet::new());
+    let around = |name: &str| {
+        let value = (reading.around.variables)(name);
+        outer.borrow_mut().extend(value.is_some().then(|| name.to_owned()));
+        value
+    };
     let variables = match host::read(reading, &path) {
-        Ok(text) => dotenv::parse(&text, reading.around.variables).map_err(|error| format!(".env, {error}")),
+        Ok(text) => dotenv::parse(&text, &around).map_err(|error| format!(".env, {error}")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return,
         Err(error) => Err(format!(".env cannot be read: {error}")),
     };
     match variables {
-        Ok(variables) => reading.dotenv = variables,
+        Ok(variables) => (reading.dotenv, reading.in_dotenv) = (variables, outer.into_inner()),
         Err(message) => reading.complain(Problem::new(message)),
     }
 }
@@ -129,7 +139,7 @@ fn read_dotenv(reading: &mut Reading) {
 fn read_top(reading: &Reading, node: Node, found: &mut Found) -> Vec<Located<HostPath>> {
     let place = node.place;
     let Some(mut keys) = Section::open(reading, node, "a Compose file", TOP_KEYS) else { return Vec::new() };
-    let mut take = |key| keys.take(key).map(|node| reading.expand(node));
+    let mut take = |key| keys.take(key).map(|node| reading.expand(key, node));
     let name = take("name").and_then(|node| section::text(reading, node, "name"));
     if reading.file.is_none() {
         found.name = name;

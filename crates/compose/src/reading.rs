@@ -1,7 +1,7 @@
 //! What one reading gathers: problems, refusals, records, and the variables that it took.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,12 @@ use crate::template::expand;
 
 /// The most that all variables of one file may become.
 const MAX_ALL_EXPANDED_BYTES: usize = 4 << 20;
+
+/// Keys below which keys are names, and `x-…` is one like any other.
+const NAMED: &[&str] =
+    &["args", "depends_on", "environment", "extra_hosts", "networks", "services", "ulimits", "volumes"];
+/// Keys of which a daemon is told.
+const ASKED_OF_DAEMON: &[&str] = &["build", "image"];
 
 /// What lies around a Compose file: all that reading it may look at.
 #[derive(Clone, Copy)]
@@ -72,6 +78,11 @@ pub(crate) struct Reading<'a> {
     pub(crate) refused: RefCell<Vec<Unmet>>,
     pub(crate) ignored: RefCell<Vec<Ignored>>,
     pub(crate) taken: RefCell<BTreeMap<String, Origin>>,
+    /// The runner's variables that became part of an image's name or of a build.
+    pub(crate) told_daemon: RefCell<BTreeSet<String>>,
+    /// The runner's variables that `.env` is made of.
+    pub(crate) in_dotenv: BTreeSet<String>,
+    tells_daemon: Cell<bool>,
     expanded: Cell<usize>,
 }
 
@@ -88,6 +99,9 @@ impl<'a> Reading<'a> {
             refused: RefCell::default(),
             ignored: RefCell::default(),
             taken: RefCell::default(),
+            told_daemon: RefCell::default(),
+            in_dotenv: BTreeSet::new(),
+            tells_daemon: Cell::new(false),
             expanded: Cell::new(0),
         }
     }
@@ -159,11 +173,32 @@ impl<'a> Reading<'a> {
             (None, None) => (None, Origin::Nowhere),
         };
         self.taken.borrow_mut().insert(name.to_owned(), origin);
+        if self.tells_daemon.get() {
+            match origin {
+                Origin::Environment => drop(self.told_daemon.borrow_mut().insert(name.to_owned())),
+                // Whichever of them it was made of.
+                Origin::DotEnv => self.told_daemon.borrow_mut().extend(self.in_dotenv.iter().cloned()),
+                Origin::Nowhere => {}
+            }
+        }
         value
     }
 
-    /// Puts variables into every text of a tree but its keys and what stands below keys `x-…` that nobody reads.
-    pub(crate) fn expand(&self, node: Node) -> Node {
+    /// Reads something that a daemon will be told, outside of every network rule.
+    pub(crate) fn for_daemon<T>(&self, read: impl FnOnce() -> T) -> T {
+        let before = self.tells_daemon.replace(true);
+        let value = read();
+        self.tells_daemon.set(before);
+        value
+    }
+
+    /// Puts variables into every text of what a key has, but not into keys, nor below keys `x-…` that nobody reads.
+    pub(crate) fn expand(&self, key: &str, node: Node) -> Node {
+        if ASKED_OF_DAEMON.contains(&key) && !self.tells_daemon.get() {
+            return self.for_daemon(|| self.expand(key, node));
+        }
+        let are_names = NAMED.contains(&key);
+        let is_read = |key: &str| are_names || !key.starts_with("x-") || matches!(key, "x-default" | "x-local");
         let value = match node.value {
             Value::Text(text) if text.contains('$') => {
                 // A text that could not be expanded is no value: nobody need complain about it twice.
@@ -172,7 +207,7 @@ impl<'a> Reading<'a> {
             Value::List(items) => {
                 let expanded = items.into_iter().filter_map(|item| {
                     let was_there = item.value != Value::Null;
-                    let item = self.expand(item);
+                    let item = self.expand("", item);
                     (!was_there || item.value != Value::Null).then_some(item)
                 });
                 Value::List(expanded.collect())
@@ -180,10 +215,11 @@ impl<'a> Reading<'a> {
             Value::Map(entries) => Value::Map(
                 entries
                     .into_iter()
-                    .filter(|(key, _)| {
-                        !key.name.starts_with("x-") || matches!(key.name.as_str(), "x-default" | "x-local")
+                    .filter(|(key, _)| is_read(&key.name))
+                    .map(|(key, value)| {
+                        let value = self.expand(if are_names { "" } else { &key.name }, value);
+                        (key, value)
                     })
-                    .map(|(key, value)| (key, self.expand(value)))
                     .collect(),
             ),
             other => other,

@@ -214,7 +214,7 @@ pub const HEALTH_KEYS: &[Rule] = &[
     honoured("timeout", "a length of time"),
     honoured("retries", "a number"),
     honoured("start_period", "a length of time"),
-    honoured("start_interval", "a length of time"),
+    ignored("start_interval", "until the first success health is looked at four times a second"),
     honoured("disable", "true or false"),
 ];
 

@@ -181,14 +181,13 @@ fn health_has_three_shapes() {
     assert_eq!(test("{test: [CMD, curl, x]}"), HealthTest::Command(words(&["curl", "x"])));
     assert_eq!(test("{test: [NONE]}"), HealthTest::Disabled);
     assert_eq!(test("{test: x, disable: true}"), HealthTest::Disabled);
-    let health =
-        one("healthcheck: {interval: 1m30s, timeout: 500ms, retries: 5, start_period: 60s, start_interval: 1s}").health;
+    let health = one("healthcheck: {interval: 1m30s, timeout: 500ms, retries: 5, start_period: 60s}").health;
     let health = health.unwrap().value;
     assert_eq!((health.interval, health.timeout), (Some(Duration::from_secs(90)), Some(Duration::from_millis(500))));
     assert_eq!((health.retries, health.start_period), (Some(5), Some(Duration::from_mins(1))));
     assert_eq!(health.longest_wait(), Duration::from_secs(513));
     assert_eq!(compose::Health::default().longest_wait(), Duration::from_mins(3));
-    assert_eq!((health.test, health.start_interval), (None, Some(Duration::from_secs(1))));
+    assert_eq!(health.test, None);
 }
 
 #[test]
@@ -307,4 +306,29 @@ fn numbers_that_are_not_what_they_look_like_are_mistakes() {
         &[],
     );
     assert_eq!(merged.services[0].variables().into_iter().collect::<Vec<_>>(), [("A", "5"), ("B", "6")]);
+}
+
+#[test]
+fn names_that_begin_like_notes_are_names() {
+    let text = "services:\n  a: {image: x, networks: {x-inner: {}}, environment: {x-note: $SET}, x-note: {b: $}}\n\
+                networks: {x-inner: {internal: true}}\n";
+    let found = project(text, &[]);
+    let service = &found.services[0];
+    assert!(!found.reaches_outside(service), "its network is an internal one");
+    assert_eq!(service.variables().get("x-note"), Some(&"value"));
+}
+
+#[test]
+fn what_a_daemon_is_told_of_the_runners_variables_is_known() {
+    let told = |keys: &str, dotenv: &str| {
+        let found = project(&format!("services: {{a: {{{keys}}}}}\n"), &[(".env", dotenv)]);
+        found.told_daemon.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(told("image: 'x:${SET}', environment: {A: $TRUE}", ""), ["SET"]);
+    assert_eq!(told("build: {context: ., args: [SET]}", ""), ["SET"]);
+    assert_eq!(told("build: {context: ., args: {A: '${SET:-}'}}", ""), ["SET"]);
+    assert_eq!(told("build: {context: ., dockerfile_inline: 'RUN echo ${SET}'}", ""), ["SET"]);
+    assert_eq!(told("image: 'x:${TAG}'", "TAG=v1"), [""; 0], "what the task itself says");
+    assert_eq!(told("image: 'x:${TAG}'", "TAG=${SET}"), ["SET"], "whichever way it takes");
+    assert_eq!(told("image: 'x:${TAG:-v1}', environment: {A: $SET, image: $SET, build: $SET}", ""), [""; 0]);
 }

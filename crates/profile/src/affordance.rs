@@ -127,3 +127,10 @@ pub struct Affordance {
     /// The strictest tooling level that still grants it.
     pub needs: Tooling,
 }
+
+impl Affordance {
+    /// A mount or an environment entry: there whatever the tooling level.
+    pub fn fixture(name: String, kind: Kind, sensitivity: Sensitivity) -> Self {
+        Self { name, kind, runs: Runs::Sandbox, reach: Reach::Nothing, sensitivity, needs: Tooling::T2 }
+    }
+}

@@ -39,7 +39,7 @@ pub use choose::{Answers, Audience, Choice, Internet, Priority, Tools, choose};
 pub use document::{
     Document, FileMode, FileTools, Limit, Limits, Mount, MountError, MountMode, Phase, Preflight, Provider,
     ResultFields, RulesSection, Runtime, SEARCH_QUERY, SandboxChoice, SearchKey, SearchKind, SearchProvider, Service,
-    Stated, Zone, check_mount_source,
+    ServiceLimits, Stated, Zone, check_mount_source,
 };
 pub use facts::{Capability, Facts, Finding, Status};
 pub use glob::Glob;

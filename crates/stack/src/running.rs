@@ -21,12 +21,13 @@ pub(crate) struct One<S> {
     pub(crate) health: Option<Health>,
     pub(crate) tasks: Vec<Held>,
     egress: Egress,
+    leads_outside: bool,
 }
 
 impl<S> One<S> {
     pub(crate) fn new(service: &Service, seen: Arc<Seen>, sandbox: Sandbox, served: Option<S>) -> Self {
-        let Service { process, restart, health, egress, .. } = service.clone();
-        Self { seen, sandbox, served, process, restart, health, tasks: Vec::new(), egress }
+        let Service { process, restart, health, egress, leads_outside, .. } = service.clone();
+        Self { seen, sandbox, served, process, restart, health, tasks: Vec::new(), egress, leads_outside }
     }
 }
 
@@ -78,7 +79,7 @@ impl<S: Send> Running<S> {
             let Some(served) = &one.served else { continue };
             let is_default = one.seen.name == self.default;
             // The default service can be stricter than its sample, too.
-            let own = if is_default && one.egress != Egress::Nothing { agent } else { &one.egress };
+            let own = if is_default && one.leads_outside { agent } else { &one.egress };
             gateway.replace(served, &least(own, most)).await?;
         }
         Ok(())

@@ -19,6 +19,8 @@ pub struct Service {
     pub process: Option<Process>,
     /// What it may reach outside, at most what the sample's agent may.
     pub egress: Egress,
+    /// Whether it is on a network that leads outside; where it is not, no phase gives it one.
+    pub leads_outside: bool,
     /// Whom it reaches by name, and on which ports.
     pub neighbours: Vec<Neighbour>,
     /// How its health is found out; `None`: nobody looks.

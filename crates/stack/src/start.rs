@@ -180,7 +180,7 @@ impl<G: Gateway> Starting<'_, G> {
             let board = Arc::clone(&self.board);
             let neighbours = service.neighbours.clone();
             let is_default = service.name == self.stack.blueprint.default;
-            let open = is_default && service.egress != Egress::Nothing;
+            let open = is_default && service.leads_outside;
             let egress = if open { &self.start.default_egress } else { &service.egress };
             match self.gateway.attach(&service.name, egress, capture, neighbours, board).await {
                 Ok(served) => Some(served),

@@ -82,6 +82,7 @@ fn service(name: &str, script: &str) -> Service {
         kind: Arc::new(Plain),
         process: Some(process(script)),
         egress: Egress::Nothing,
+        leads_outside: false,
         neighbours: Vec::new(),
         health: None,
         needs: Vec::new(),

@@ -196,6 +196,16 @@ fn withheld_rows(plan: &Plan) -> Vec<Vec<Span>> {
         .collect()
 }
 
+/// What a service sees of the host, and where it may use up something else than the agent.
+fn more(service: &profile::plan::ServicePlan) -> String {
+    let limits = service.limits.map(|limits| {
+        let profile::ServiceLimits { memory, pids, cpu } = limits;
+        format!("memory {memory}, pids {pids}, cpu {cpu}")
+    });
+    let mounts = (!service.mounts.is_empty()).then(|| format!("mounts {}", service.mounts.join(", ")));
+    limits.into_iter().chain(mounts).collect::<Vec<_>>().join("; ")
+}
+
 fn service_rows(plan: &Plan) -> Vec<Vec<Span>> {
     let row = |(name, service): (&String, &profile::plan::ServicePlan)| {
         let ports: Vec<String> = service.ports.iter().map(ToString::to_string).collect();
@@ -205,6 +215,7 @@ fn service_rows(plan: &Plan) -> Vec<Vec<Span>> {
             plain(format!("ports {}", if ports.is_empty() { "none".into() } else { ports.join(", ") })),
             span(Look::Strong, service.network.level.to_string()),
             plain(egress(&service.network)),
+            plain(more(service)),
         ]
     };
     plan.services.iter().map(row).collect()

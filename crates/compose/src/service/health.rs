@@ -23,8 +23,6 @@ pub struct Health {
     pub retries: Option<u32>,
     /// How long failures do not count.
     pub start_period: Option<Duration>,
-    /// How long between two tests in that time.
-    pub start_interval: Option<Duration>,
 }
 
 impl Health {
@@ -58,11 +56,11 @@ pub(super) fn read(keys: &mut Section) -> Option<Located<Health>> {
     let disabled = health.truth("disable").unwrap_or(false);
     let mut time = |key| health.parsed(key, duration).map(|time| time.value);
     let (interval, timeout) = (time("interval"), time("timeout"));
-    let (start_period, start_interval) = (time("start_period"), time("start_interval"));
+    let start_period = time("start_period");
     let retries = health.parsed("retries", number::<u32>).map(|retries| retries.value);
     health.finish();
     let test = if disabled { Some(HealthTest::Disabled) } else { test };
-    Some(Located::at(place, Health { test, interval, timeout, retries, start_period, start_interval }))
+    Some(Located::at(place, Health { test, interval, timeout, retries, start_period }))
 }
 
 fn read_test(reading: &Reading, node: Node) -> Option<HealthTest> {

@@ -1,6 +1,7 @@
 //! `image`, `build`, `pull_policy`, `platform`: where a service's image comes from.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 use profile::Located;
@@ -76,6 +77,13 @@ pub struct Platform {
     pub variant: Option<String>,
 }
 
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "linux/{}", self.architecture)?;
+        self.variant.as_ref().map_or(Ok(()), |variant| write!(f, "/{variant}"))
+    }
+}
+
 /// A text that is no platform of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be linux/ARCHITECTURE or linux/ARCHITECTURE/VARIANT")]
@@ -105,7 +113,8 @@ impl FromStr for Platform {
 pub(super) fn read(keys: &mut Section) -> Option<Image> {
     let given = keys.has("image") || keys.has("build");
     let image = keys.parsed("image", reference);
-    let build = keys.take("build").map(|node| read_build(keys, node));
+    let reading = keys.reading;
+    let build = keys.take("build").map(|node| reading.for_daemon(|| read_build(keys, node)));
     match (image, build) {
         (tag, Some(build)) => Some(Image::Built { build: Box::new(build?), tag }),
         (Some(name), None) => Some(Image::Named(name)),

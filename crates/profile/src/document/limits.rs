@@ -54,6 +54,17 @@ macro_rules! limits {
     };
 }
 
+/// What a service may use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ServiceLimits {
+    /// Memory.
+    pub memory: Bytes,
+    /// Processes.
+    pub pids: Count,
+    /// Processors.
+    pub cpu: MilliCpus,
+}
+
 /// A limit and where it was stated; a stated one must hold, a default one may be lost with a word about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit<T> {

@@ -25,7 +25,7 @@ use crate::problem::{Located, Place};
 
 pub(crate) use file_tools::Root;
 pub use file_tools::{FileMode, FileTools, Preflight};
-pub use limits::{Limit, Limits, Stated};
+pub use limits::{Limit, Limits, ServiceLimits, Stated};
 pub use mount::{Mount, MountError, MountMode, check_mount_source};
 pub use network::{RulesSection, Zone};
 pub use sandbox::{Provider, Runtime, SandboxChoice};
@@ -70,6 +70,10 @@ pub struct Service {
     pub network: Option<Zone>,
     /// Its environment; values are never recorded.
     pub environment: BTreeMap<String, SecretString>,
+    /// Host paths that it sees. A document gives it none; a provider's own file may.
+    pub mounts: Vec<Mount>,
+    /// What it may use up, where that is not what the agent may.
+    pub limits: Option<ServiceLimits>,
 }
 
 /// A profile document.

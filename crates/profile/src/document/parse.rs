@@ -310,7 +310,8 @@ fn read_services(node: Node, complaints: &Complaints) -> BTreeMap<String, Servic
         fields.close();
         match image {
             Some(image) => {
-                services.insert(name, Service { place: key.place, image, ports, network, environment });
+                let (mounts, limits, place) = (Vec::new(), None, key.place);
+                services.insert(name, Service { place, image, ports, network, environment, mounts, limits });
             }
             None if has_image => {}
             None => complaints.add(Problem::at(place, format!("the service `{name}` needs an `image`"))),

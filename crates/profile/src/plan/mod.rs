@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::affordance::Affordance;
 use crate::approval::{Approval, Audit};
-use crate::document::{Limits, Provider, Runtime, SearchProvider};
+use crate::document::{Limits, Provider, Runtime, SearchProvider, ServiceLimits};
 use crate::facts::Facts;
 use crate::grant::Withheld;
 use crate::level::{Network, Profile};
@@ -105,6 +105,12 @@ pub struct ServicePlan {
     pub ports: Vec<u16>,
     /// The names of its environment entries.
     pub environment: Vec<String>,
+    /// Host paths that it sees.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<String>,
+    /// What it may use up, where that is not what the agent may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ServiceLimits>,
     /// Its network.
     pub network: ZonePlan,
 }

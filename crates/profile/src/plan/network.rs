@@ -27,6 +27,8 @@ pub(super) fn service_plans(document: &Document, zones: &Zones) -> BTreeMap<Stri
             image: image_plan(&service.image.value),
             ports: service.ports.clone(),
             environment: service.environment.keys().cloned().collect(),
+            mounts: service.mounts.iter().map(ToString::to_string).collect(),
+            limits: service.limits,
             network,
         };
         Some((name.clone(), plan))

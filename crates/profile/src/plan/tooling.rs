@@ -5,7 +5,6 @@ use crate::affordance::{Affordance, Kind, Reach, Runs, Sensitivity};
 use crate::catalogue::{FILE_TOOLS, default_tools};
 use crate::document::{FileMode, MountMode};
 use crate::grant::{Withheld, judge};
-use crate::level::Tooling;
 use crate::problem::Located;
 use crate::refusal::{Cause, Unmet};
 use crate::settings::Request;
@@ -67,10 +66,10 @@ pub(super) fn affordances(request: &Request, zones: &Zones) -> Judged {
             MountMode::ReadOnly => Sensitivity::Plain,
             MountMode::ReadWrite => Sensitivity::Sensitive,
         };
-        result.granted.push(fixture(mount.value.to_string(), Kind::Mount, sensitivity));
+        result.granted.push(Affordance::fixture(mount.value.to_string(), Kind::Mount, sensitivity));
     }
     for name in document.environment.keys() {
-        result.granted.push(fixture(name.clone(), Kind::Environment, Sensitivity::Plain));
+        result.granted.push(Affordance::fixture(name.clone(), Kind::Environment, Sensitivity::Plain));
     }
     result.granted.sort();
     result
@@ -83,11 +82,6 @@ impl Judged {
             Err(reason) => self.withheld.push(NotGranted { name: tool.name, reason }),
         }
     }
-}
-
-/// A mount or an environment entry: there whatever the tooling level.
-fn fixture(name: String, kind: Kind, sensitivity: Sensitivity) -> Affordance {
-    Affordance { name, kind, runs: Runs::Sandbox, reach: Reach::Nothing, sensitivity, needs: Tooling::T2 }
 }
 
 fn hint(reason: &Withheld) -> &'static str {

@@ -51,16 +51,14 @@ impl Services {
         let mut docker = at_docker::kind(asked, plan, image)?;
         let (request, shape) = (&mut docker.request, &wish.shape);
         if wish.name != self.default {
-            // What the document mounts is for the agent.
-            request.mounts.clear();
+            // What the agent can write to is nobody else's source either.
+            sandbox::check_nesting(&[&request.mounts[..], &shape.mounts].concat())?;
+            // What the document mounts, as what the file mounts for the default service, is for the agent.
+            request.mounts.clone_from(&shape.mounts);
         }
-        request.mounts.extend(shape.mounts.iter().cloned());
-        let least = |planned: u64, own: Option<u64>| own.map_or(planned, |own| own.min(planned));
-        request.limits = request.limits.map(|limits| Limits {
-            memory: least(limits.memory, shape.memory),
-            pids: least(limits.pids, shape.processes),
-            cpu_millis: least(limits.cpu_millis, shape.millicpus),
-        });
+        if let (Some(limits), Some(force)) = (&mut request.limits, shape.in_force) {
+            *limits = Limits { memory: force.memory, pids: force.processes, cpu_millis: force.millicpus };
+        }
         let memory = request.limits.map_or(u64::MAX, |limits| limits.memory);
         request.memory_kept = shape.memory_kept.map(|kept| kept.min(memory));
         request.shared_memory = shape.shared_memory.map(|bytes| bytes.min(memory));
@@ -121,6 +119,7 @@ impl Services {
             kind,
             process: (!argv.is_empty()).then(|| process(argv, wish.terminal, wish.input_open)),
             egress: if matches!(wish.network, Outside::Nothing) { Egress::Nothing } else { planned },
+            leads_outside: !matches!(wish.network, Outside::Nothing),
             neighbours: wish.neighbours.iter().map(|(name, aliases)| self.neighbour(name, aliases)).collect(),
             health: health(&wish.health, local, |argv| process(argv, false, false)),
             needs: wish.needs.clone(),

@@ -61,7 +61,7 @@ fn read_text(document: &Document, text: &str, home: &Home) -> Result<Services, p
         ReadError::Problems(problems) => plan::Obstacle::from(problems),
         ReadError::Refused(refused) => refusal(document, refused).into(),
     })?;
-    let mut unmet = Vec::new();
+    let mut unmet = told_daemon(document, &project);
     let mut problems = Vec::new();
     let mut notes = notes(&project);
     let mut wishes = Vec::new();
@@ -78,6 +78,22 @@ fn read_text(document: &Document, text: &str, home: &Home) -> Result<Services, p
         return Err(refusal(document, Refused { origin, unmet }).into());
     }
     Ok(Services { wishes, default: project.default.as_str().to_owned(), notes, images: BTreeMap::new() })
+}
+
+/// What is granted to a sandbox that cannot send it anywhere must not be sent by the daemon on its behalf.
+fn told_daemon(document: &Document, project: &Project) -> Vec<Unmet> {
+    if super::level(document) == profile::Network::N0 {
+        return Vec::new();
+    }
+    let told = project.told_daemon.iter().map(|name| {
+        let reason = format!(
+            "{}: the granted variable `{name}` is part of an image's name or of a build, which the daemon sends out whatever the profile says",
+            project.origin
+        );
+        Unmet::new(Cause::Contradiction, "compose.variables", reason)
+            .hint("write the value into the file or into .env, or choose N0")
+    });
+    told.collect()
 }
 
 fn refusal(document: &Document, refused: Refused) -> Refusal {
@@ -166,12 +182,8 @@ fn wish(
         name: name.to_owned(),
         place: Some(service.place),
         image: source(service, home)?,
-        pull: service.pull.as_ref().map(|pull| match pull.value {
-            compose::Pull::Always => Pull::Always,
-            compose::Pull::Never => Pull::Never,
-            _ => Pull::Missing,
-        }),
-        architecture: service.platform.as_ref().map(|platform| platform.value.architecture.clone()),
+        pull: pull(service),
+        platform: service.platform.as_ref().map(|platform| platform.value.clone()),
         entrypoint: words(&service.entrypoint),
         command: words(&service.command),
         environment: environment.collect(),
@@ -191,14 +203,31 @@ fn wish(
 
 fn ports(service: &compose::Service) -> Result<Vec<u16>, Problem> {
     let tcp = service.ports.iter().map(|port| port.value).filter(|port| port.protocol == compose::Protocol::Tcp);
-    let mut all: Vec<u16> = tcp.flat_map(|port| port.first..=port.last).collect();
-    all.sort_unstable();
-    all.dedup();
-    if all.len() > MAX_PORTS {
-        let message = format!("service `{}` declares {} ports, more than {MAX_PORTS}", service.name, all.len());
-        return Err(Problem::at(service.place, message).hint("declare those that it serves"));
+    let mut ranges: Vec<(u16, u16)> = tcp.map(|port| (port.first, port.last)).collect();
+    ranges.sort_unstable();
+    let mut all: Vec<u16> = Vec::new();
+    for (first, last) in ranges {
+        // Sorted: what is not yet there begins behind the last one. Counted before it is written out.
+        let first = all.last().map_or(Some(first), |seen| seen.checked_add(1).map(|next| next.max(first)));
+        let Some(first) = first.filter(|first| *first <= last) else { continue };
+        if all.len() + usize::from(last - first) + 1 > MAX_PORTS {
+            let message = format!("service `{}` declares more than {MAX_PORTS} ports", service.name);
+            return Err(Problem::at(service.place, message).hint("declare those that it serves"));
+        }
+        all.extend(first..=last);
     }
     Ok(all)
+}
+
+fn pull(service: &compose::Service) -> Option<Pull> {
+    let stated = service.pull.as_ref().map(|pull| match pull.value {
+        compose::Pull::Always => Pull::Always,
+        compose::Pull::Never => Pull::Never,
+        _ => Pull::Missing,
+    });
+    // For a build it is about the images that it begins with.
+    let anew = matches!(&service.image, Image::Built { build, .. } if build.pull);
+    if anew { Some(Pull::Always) } else { stated }
 }
 
 fn source(service: &compose::Service, home: &Home) -> Result<Source, Problem> {
@@ -228,6 +257,7 @@ fn source(service: &compose::Service, home: &Home) -> Result<Source, Problem> {
     made.arguments = build.args.iter().map(|(name, value)| (name.clone(), value.value.clone())).collect();
     made.target = build.target.as_ref().map(|target| target.value.clone());
     (made.no_cache, made.without_network) = (build.no_cache, build.without_network);
+    made.platform = service.platform.as_ref().map(|platform| platform.value.to_string());
     Ok(Source::Built(Box::new(made)))
 }
 

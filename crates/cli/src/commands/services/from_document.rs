@@ -24,7 +24,7 @@ pub(super) fn read(document: &Document) -> Result<Services, plan::Obstacle> {
         place: None,
         image: docker::Build::parse(image).map_or_else(|| Source::Named(image.into()), |one| Source::Built(one.into())),
         pull: None,
-        architecture: None,
+        platform: None,
         entrypoint: None,
         command: None,
         environment: std::collections::BTreeMap::default(),

@@ -13,7 +13,10 @@ mod wish;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use profile::{Document, Located, Network, Phase, Place, Plan, Problem, Problems, Provider, Zone};
+use profile::{
+    Affordance, Bytes, Count, Document, Kind, Located, MilliCpus, Mount, MountMode, Network, Phase, Place, Plan,
+    Problem, Problems, Provider, Sensitivity, ServiceLimits, Zone,
+};
 
 use secrecy::ExposeSecret as _;
 
@@ -61,28 +64,44 @@ impl Services {
             None if is_docker && !document.services.is_empty() => from_document::read(document)?,
             None => return Ok(None),
         };
-        services.declare(document);
-        Ok(Some(services))
+        Ok(Some(services.declare(document)))
     }
 
     /// The services of a Compose file whose text is known, and the directory that it would lie in.
     pub(super) fn of_text(document: &mut Document, text: &str, directory: &Path) -> Result<Self, plan::Obstacle> {
         exclusive(document, &directory.join("compose.yaml"))?;
         let services = from_compose::read_in(document, text, directory)?;
-        services.declare(document);
-        Ok(services)
+        Ok(services.declare(document))
     }
 
     /// Makes them part of the document, so that its plan says what holds for them.
-    fn declare(&self, document: &mut Document) {
+    fn declare(mut self, document: &mut Document) -> Self {
         // What the agent has, or nothing: never more.
-        let level = document.phases.get(&Phase::Agent).map_or(document.profile.value.network, |zone| zone.level.value);
+        let level = level(document);
         let rules = document.phases.get(&Phase::Agent).and_then(|zone| zone.rules.clone());
-        for wish in &self.wishes {
+        let limits = document.limits.clone();
+        for wish in &mut self.wishes {
+            let force = wish.shape.limits.in_force(&limits);
+            wish.shape.in_force = Some(force);
+            let own = ServiceLimits {
+                memory: Bytes(force.memory),
+                pids: Count(force.processes),
+                cpu: MilliCpus(force.millicpus),
+            };
+            let mounts = wish.shape.mounts.iter().map(|mount| Mount {
+                source: mount.source.clone(),
+                target: mount.target.clone(),
+                mode: MountMode::ReadOnly,
+            });
             if wish.name == self.default {
                 document.image = Some(Located::nowhere(wish.image.shown()));
+                document.mounts.extend(mounts.map(Located::nowhere));
+                (document.limits.memory.amount, document.limits.pids.amount) = (own.memory, own.pids);
+                document.limits.cpu.amount = own.cpu;
                 continue;
             }
+            let is_as_agent =
+                own.memory == limits.memory.amount && own.pids == limits.pids.amount && own.cpu == limits.cpu.amount;
             let zone = |level| Zone { level: Located::nowhere(level), rules: rules.clone() };
             let network = match &wish.network {
                 wish::Outside::Stated(zone) => zone.clone(),
@@ -95,16 +114,25 @@ impl Services {
                 ports: wish.ports.clone(),
                 network,
                 environment: wish.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+                mounts: mounts.collect(),
+                limits: (!is_as_agent).then_some(own),
             };
             document.services.insert(wish.name.clone(), service);
         }
+        self
     }
 
     /// Adds what is worth knowing about them to a plan.
     pub(super) fn annotate(&self, plan: &mut Plan) {
         plan.notes.extend(self.notes.iter().cloned());
-        let closed = self.wishes.iter().find(|wish| wish.name == self.default);
-        if closed.is_some_and(|wish| matches!(wish.network, wish::Outside::Nothing)) {
+        let default = self.wishes.iter().find(|wish| wish.name == self.default);
+        for name in default.iter().flat_map(|wish| wish.environment.keys()) {
+            let variable = Affordance::fixture(name.clone(), Kind::Environment, Sensitivity::Plain);
+            if let Err(at) = plan.affordances.binary_search(&variable) {
+                plan.affordances.insert(at, variable);
+            }
+        }
+        if default.is_some_and(|wish| matches!(wish.network, wish::Outside::Nothing)) {
             plan.notes.push(format!("the default service `{}` is on no network that leads outside", self.default));
         }
     }
@@ -119,6 +147,11 @@ impl Services {
         let stated = self.wishes.iter().filter(|wish| matches!(wish.network, wish::Outside::Stated(_)));
         stated.flat_map(|wish| wish.environment.values().map(|value| value.expose_secret().to_owned())).collect()
     }
+}
+
+/// The network that the agent has.
+fn level(document: &Document) -> Network {
+    document.phases.get(&Phase::Agent).map_or(document.profile.value.network, |zone| zone.level.value)
 }
 
 /// A file that a document names lies beside it.

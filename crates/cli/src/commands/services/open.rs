@@ -49,15 +49,16 @@ async fn open(wish: &Wish, pull: Pull, progress: &mut dyn FnMut(String)) -> Resu
     let local = match &wish.image {
         Source::Named(name) => {
             let name = name.strip_prefix("docker:").unwrap_or(name);
-            engine.image(name, pull, progress).await?
+            let platform = wish.platform.as_ref().map(ToString::to_string);
+            engine.image_for(name, platform.as_deref(), pull, progress).await?
         }
         Source::Built(build) => engine.build(build, pull, progress).await?,
     };
-    if let (Some(wanted), Some(found)) = (&wish.architecture, &local.architecture)
-        && wanted != found
+    if let (Some(wanted), Some(found)) = (&wish.platform, &local.architecture)
+        && wanted.architecture != *found
     {
         let why = format!(
-            "service `{}` asks for an image for linux/{wanted}, and `{}` is for linux/{found}",
+            "service `{}` asks for an image for {wanted}, and `{}` is for linux/{found}",
             wish.name,
             wish.image.shown()
         );

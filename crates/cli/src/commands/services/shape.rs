@@ -15,10 +15,8 @@ pub(super) fn of(service: &compose::Service, home: &Home, notes: &mut Vec<String
     let amount = |limit: &Option<profile::Located<u64>>| limit.as_ref().map(|limit| limit.value);
     let mut note = |key: &str, why: &str| notes.push(format!("service `{}`: `{key}` is left out: {why}", service.name));
     let mut shape = Shape {
-        memory: amount(&service.limits.memory),
+        limits: service.limits.clone(),
         memory_kept: amount(&service.limits.memory_kept),
-        millicpus: amount(&service.limits.millicpus),
-        processes: amount(&service.limits.processes),
         shared_memory: amount(&service.limits.shared_memory),
         read_only: service.read_only,
         no_new_privileges: service.no_new_privileges,

@@ -17,8 +17,8 @@ pub(super) struct Wish {
     pub(super) image: Source,
     /// When its image is fetched; absent means as the command line says.
     pub(super) pull: Option<Pull>,
-    /// The processor that its image must be for.
-    pub(super) architecture: Option<String>,
+    /// What its image must be for.
+    pub(super) platform: Option<compose::Platform>,
     pub(super) entrypoint: Option<Vec<String>>,
     pub(super) command: Option<Vec<String>>,
     pub(super) environment: BTreeMap<String, SecretString>,
@@ -87,10 +87,11 @@ pub(super) enum Test {
 /// What its container is like.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shape {
-    pub(super) memory: Option<u64>,
+    /// What its file says that it may use up.
+    pub(super) limits: compose::Limits,
+    /// What holds beside the document's.
+    pub(super) in_force: Option<compose::LimitsInForce>,
     pub(super) memory_kept: Option<u64>,
-    pub(super) millicpus: Option<u64>,
-    pub(super) processes: Option<u64>,
     pub(super) shared_memory: Option<u64>,
     pub(super) read_only: bool,
     pub(super) no_new_privileges: bool,
