@@ -46,6 +46,7 @@ impl Engine {
             rm: true,
             forcerm: true,
             pull: (pull == Pull::Always).then(|| "true".to_owned()),
+            platform: build.platform.clone().unwrap_or_default(),
             ..BuildImageOptions::default()
         };
         let logins = self.logins(build).await;
@@ -57,8 +58,15 @@ impl Engine {
         let body = bollard::body_try_stream(chunks);
         let mut lines = Box::pin(self.client().build_image(options, logins, Some(body)));
         let mut id = None;
+        let deadline = self.patience().build;
+        let end = tokio::time::Instant::now() + deadline;
+        let hangs = |_| {
+            let endpoint = self.endpoint().to_string();
+            Err(DockerError::Hangs { call: "build image", endpoint, deadline })
+        };
         loop {
-            let line = match self.next("build image", &mut lines).await {
+            let next = tokio::time::timeout_at(end, self.next("build image", &mut lines)).await;
+            let line = match next.unwrap_or_else(hangs) {
                 Ok(Some(line)) => line,
                 Ok(None) => break,
                 // What it says of the build itself.

@@ -40,13 +40,13 @@ fn lease() -> u64 {
 }
 
 impl Workshop {
-    fn labels(&self, number: u32) -> HashMap<String, String> {
-        HashMap::from([
+    fn labels(&self, number: u32) -> Result<HashMap<String, String>, DockerError> {
+        Ok(HashMap::from([
             (label::RUN.to_owned(), self.run.clone()),
             (label::SANDBOX.to_owned(), number.to_string()),
-            (label::OWNER.to_owned(), place::owner()),
+            (label::OWNER.to_owned(), place::owner().map_err(DockerError::Place)?),
             (label::LEASE.to_owned(), lease().to_string()),
-        ])
+        ]))
     }
 
     /// One more container, with its capture if one is asked for. Whatever fails removes it.
@@ -61,12 +61,14 @@ impl Workshop {
         let elsewhere = Request { network: Network::Relayed, ..request.clone() };
         let is_elsewhere = request.network == Network::Captured && !engine.endpoint().is_local();
         let request = if is_elsewhere { &elsewhere } else { request };
-        for mount in &request.mounts {
-            if !engine.endpoint().is_local() {
-                let (path, endpoint) = (mount.source.clone(), engine.endpoint().to_string());
-                return Err(DockerError::RemoteMount { path, endpoint }.into());
-            }
-            sandbox::check_mount(&mount.source)?;
+        if let Some(mount) = request.mounts.first().filter(|_| !engine.endpoint().is_local()) {
+            let (path, endpoint) = (mount.source.clone(), engine.endpoint().to_string());
+            return Err(DockerError::RemoteMount { path, endpoint }.into());
+        }
+        sandbox::check_mounts(&request.mounts)?;
+        let parts = request.volumes.iter().find_map(|volume| volume.subpath.clone());
+        if let Some(subpath) = parts.filter(|_| !engine.knows_subpaths()) {
+            return Err(DockerError::NoSubpaths { subpath, endpoint: engine.endpoint().to_string() }.into());
         }
         let _room = engine.room().await;
         let own = self.programs.own(self.place.path(), number).map_err(DockerError::Place)?;
@@ -121,15 +123,25 @@ impl Workshop {
     ) -> Result<(Held, String), DockerError> {
         let engine = &self.engine;
         let copied = matches!(self.programs, Programs::Copied);
+        if copied && request.read_only {
+            return Err(DockerError::ReadOnlyRoot { endpoint: engine.endpoint().to_string() });
+        }
         let body = request.body(
-            self.labels(number),
+            self.labels(number)?,
             Supply { directory: own.path(), inside: own.inside(), copied, group, podman: engine.is_podman() },
         );
-        let options =
-            CreateContainerOptions { name: Some(format!("ringfence-{}-{number}", self.run)), ..Default::default() };
+        let name = format!("ringfence-{}-{number}", self.run);
+        let options = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
         let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };
-        let id = engine.order("create container", create).await?.id;
-        let held = Held::new(engine.clone(), id.clone(), Arc::clone(&self.place));
+        // Held by its name before it is asked for: whoever gives up meanwhile leaves nothing.
+        let mut held = Held::asked(engine.clone(), name, Arc::clone(&self.place));
+        let made = engine.order("create container", create).await;
+        if let Err(DockerError::Refused { .. }) = made {
+            // There is none, or it is not ours.
+            held.forget();
+        }
+        let id = made?.id;
+        held.made(&id);
         if copied {
             let archive = Bytes::from(programs::archive(own.inside()).map_err(DockerError::Place)?);
             let options = UploadToContainerOptions { path: "/".into(), ..Default::default() };

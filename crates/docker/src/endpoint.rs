@@ -81,7 +81,7 @@ impl EndpointError {
         match self {
             Self::Nowhere(_) => "start a Docker daemon, join the group docker, or set DOCKER_HOST",
             Self::Unknown(_) => {
-                "set DOCKER_HOST to unix:///PATH or tcp://HOST:PORT; forward a daemon behind SSH to a socket"
+                "set DOCKER_HOST to unix:///PATH or tcp://HOST:PORT; forward a daemon behind SSH to a port, not to a socket"
             }
             Self::NoCertificates(_) => "set DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem",
             Self::Context { .. } => "`docker context ls` shows those that exist; DOCKER_HOST goes without",

@@ -1,7 +1,8 @@
 //! A daemon that we ask. Every question has a deadline and a name; only so many containers are begun at the same time.
 
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bollard::errors::Error;
@@ -24,15 +25,22 @@ pub struct Patience {
     pub work: Duration,
     /// For the next sign of life while an image is fetched or built.
     pub progress: Duration,
+    /// For the whole of a build, whatever signs of life it gives.
+    pub build: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { question: Duration::from_secs(20), work: Duration::from_mins(1), progress: Duration::from_mins(10) }
+        Self {
+            question: Duration::from_secs(20),
+            work: Duration::from_mins(1),
+            progress: Duration::from_mins(10),
+            build: Duration::from_hours(2),
+        }
     }
 }
 
-/// A daemon. Cloning it shares the bound on how much is begun at the same time.
+/// A daemon. All of a process share the bound on how much is begun at the same time.
 #[derive(Clone)]
 pub struct Engine {
     client: Docker,
@@ -68,6 +76,18 @@ fn web_alphabet(base64: &[u8]) -> Vec<u8> {
     base64.iter().map(replaced).collect()
 }
 
+/// The room at a daemon is one for the whole process, however often it is connected with.
+fn room_at(endpoint: &str) -> Arc<Semaphore> {
+    static ROOMS: Mutex<BTreeMap<String, Weak<Semaphore>>> = Mutex::new(BTreeMap::new());
+    let mut rooms = ROOMS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(room) = rooms.get(endpoint).and_then(Weak::upgrade) {
+        return room;
+    }
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    rooms.insert(endpoint.to_owned(), Arc::downgrade(&room));
+    room
+}
+
 impl Engine {
     /// The daemon that the surroundings of this process name.
     pub async fn find() -> Result<Self, DockerError> {
@@ -93,7 +113,7 @@ impl Engine {
         let shown = endpoint.to_string();
         let client = client.map_err(|error| DockerError::of("connect", &shown, patience.question, error))?;
         let client = client.with_request_modifier(for_web_addresses);
-        let room = Arc::new(Semaphore::new(AT_ONCE));
+        let room = room_at(&shown);
         let engine = Self { client, endpoint, version: Arc::default(), patience, room };
         let client = engine.ask("version", Docker::negotiate_version).await?;
         let engine = Self { client, ..engine };
@@ -104,6 +124,12 @@ impl Engine {
     /// What it says of itself.
     pub(crate) fn version(&self) -> &SystemVersion {
         &self.version
+    }
+
+    /// Whether it mounts a part of a volume when it is told to; before this version of the API it mounts all of it.
+    pub(crate) fn knows_subpaths(&self) -> bool {
+        let spoken = self.client.client_version();
+        !self.is_podman() && (spoken.major_version, spoken.minor_version) >= (1, 45)
     }
 
     /// Whether it is Podman's compatible service, which leaves out some of what the Engine does.

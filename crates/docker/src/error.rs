@@ -72,6 +72,34 @@ pub enum DockerError {
         /// Whom.
         endpoint: String,
     },
+    /// A runtime that it does not have.
+    #[error("the Docker daemon at {endpoint} has no runtime `{runtime}`; it has {known}")]
+    NoRuntime {
+        /// The runtime.
+        runtime: String,
+        /// Those that it has.
+        known: Shown,
+        /// Whom.
+        endpoint: String,
+    },
+    /// Our programs would have to be copied to where nothing can be written.
+    #[error(
+        "a container with a read-only root cannot be had from the Docker daemon at {endpoint}: our programs are copied into it"
+    )]
+    ReadOnlyRoot {
+        /// Whom.
+        endpoint: String,
+    },
+    /// It would do less than it is asked, and not say so.
+    #[error(
+        "the Docker daemon at {endpoint} cannot mount `{subpath}` of a volume alone: that takes version 1.45 of its API"
+    )]
+    NoSubpaths {
+        /// What is asked for.
+        subpath: String,
+        /// Whom.
+        endpoint: String,
+    },
     /// No private directory for the run.
     #[error("cannot keep the files of the run")]
     Place(#[source] std::io::Error),
@@ -134,8 +162,14 @@ impl DockerError {
         let hint = match self {
             Self::Login(error) => return Some(error.hint()),
             Self::Endpoint(error) => error.hint(),
+            Self::Unreachable { .. } => {
+                "start the daemon, or say where it listens by DOCKER_HOST or `docker context use`"
+            }
             Self::Hangs { .. } => "look at the daemon's log, and restart it",
             Self::RemoteMount { .. } => "use a daemon on this machine, or sandbox: container",
+            Self::NoRuntime { .. } => "add it under `runtimes` in the daemon's daemon.json, or choose one that it has",
+            Self::ReadOnlyRoot { .. } => "use a daemon on this machine, or leave read_only out",
+            Self::NoSubpaths { .. } => "use a newer daemon, or a volume of its own for what is shared",
             Self::NoImage { .. } => "name another image, pull it, or use --pull missing",
             _ => return None,
         };

@@ -14,19 +14,34 @@ use crate::place::Place;
 /// How soon a container that is being removed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const LOOK_SELDOM: Duration = Duration::from_millis(80);
+/// When one that was asked for in vain is looked for again.
+const LATER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
 /// One container. Whatever ends it removes it.
 pub(crate) struct Held {
     engine: Engine,
+    /// Its id, or its name as long as nobody knows whether it is there.
     id: Option<String>,
+    is_there: bool,
     runtime: Handle,
     /// Its lock says that the run lives.
     place: Arc<Place>,
 }
 
 impl Held {
-    pub(crate) fn new(engine: Engine, id: String, place: Arc<Place>) -> Self {
-        Self { engine, id: Some(id), runtime: Handle::current(), place }
+    /// One that the daemon is being asked for.
+    pub(crate) fn asked(engine: Engine, name: String, place: Arc<Place>) -> Self {
+        Self { engine, id: Some(name), is_there: false, runtime: Handle::current(), place }
+    }
+
+    /// It is there.
+    pub(crate) fn made(&mut self, id: &str) {
+        (self.id, self.is_there) = (Some(id.to_owned()), true);
+    }
+
+    /// There is none.
+    pub(crate) fn forget(&mut self) {
+        self.id = None;
     }
 }
 
@@ -39,9 +54,15 @@ impl Backing for Held {
     fn abandon(&mut self) {
         let Some(id) = self.id.take() else { return };
         let (engine, place) = (self.engine.clone(), Arc::clone(&self.place));
+        // The daemon may still be making what it was asked for.
+        let later: &[Duration] = if self.is_there { &[] } else { &LATER };
         // If nothing runs any more, the end of its stream ends the guest, and the daemon removes the container.
         self.runtime.spawn(async move {
             let _ = remove(&engine, &id).await;
+            for pause in later {
+                tokio::time::sleep(*pause).await;
+                let _ = remove(&engine, &id).await;
+            }
             drop(place);
         });
     }

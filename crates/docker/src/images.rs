@@ -37,6 +37,9 @@ impl FromStr for Pull {
     }
 }
 
+/// The most ports that an image may expose: every neighbour is told all of them.
+const MAX_EXPOSED: usize = 4096;
+
 /// An image that a daemon has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Local {
@@ -109,6 +112,8 @@ pub struct Build {
     pub no_cache: bool,
     /// Whether what it runs has no network.
     pub without_network: bool,
+    /// What it is built for, such as `linux/amd64`; absent means as the daemon has it.
+    pub platform: Option<String>,
 }
 
 impl Build {
@@ -122,6 +127,7 @@ impl Build {
             target: None,
             no_cache: false,
             without_network: false,
+            platform: None,
         }
     }
 
@@ -139,12 +145,24 @@ impl Build {
 impl Engine {
     /// An image by its name there, fetched if the policy says so. `progress` is told what happens, a line at a time.
     pub async fn image(&self, name: &str, pull: Pull, progress: &mut dyn FnMut(String)) -> Result<Local, DockerError> {
+        self.image_for(name, None, pull, progress).await
+    }
+
+    /// The same; if it is fetched, then for this platform, such as `linux/amd64`.
+    pub async fn image_for(
+        &self,
+        name: &str,
+        platform: Option<&str>,
+        pull: Pull,
+        progress: &mut dyn FnMut(String),
+    ) -> Result<Local, DockerError> {
+        let platform = platform.unwrap_or_default();
         if pull == Pull::Always {
-            self.pull(name, progress).await?;
+            self.pull(name, platform, progress).await?;
         }
         match self.look(name).await {
             Err(error) if error.is_missing() && pull == Pull::Missing => {
-                self.pull(name, progress).await?;
+                self.pull(name, platform, progress).await?;
                 self.look(name).await
             }
             Err(error) if error.is_missing() => {
@@ -177,6 +195,9 @@ impl Engine {
             return Err(odd("an id that is no digest"));
         }
         let config = found.config.unwrap_or_default();
+        if config.exposed_ports.as_ref().is_some_and(|ports| ports.len() > MAX_EXPOSED) {
+            return Err(odd("an image that exposes more ports than anybody serves"));
+        }
         let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
         Ok(Local {
             id: format!("sha256:{hex}"),
@@ -191,7 +212,7 @@ impl Engine {
         })
     }
 
-    async fn pull(&self, name: &str, progress: &mut dyn FnMut(String)) -> Result<(), DockerError> {
+    async fn pull(&self, name: &str, platform: &str, progress: &mut dyn FnMut(String)) -> Result<(), DockerError> {
         // Without a tag the Engine would fetch all of them.
         let last = name.rsplit('/').next().unwrap_or_default();
         let tag = (!last.contains([':', '@'])).then(|| "latest".to_owned());
@@ -201,6 +222,7 @@ impl Engine {
             Some((whole, login)) => (CreateImageOptions { from_image: Some(whole), ..Default::default() }, Some(login)),
             None => (options, None),
         };
+        let options = CreateImageOptions { platform: platform.to_owned(), ..options };
         let mut lines = Box::pin(self.client().create_image(Some(options), None, login));
         while let Some(line) = self.next("pull image", &mut lines).await? {
             if let Some(status) = line.status {

@@ -4,12 +4,15 @@ use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bollard::query_parameters::ListContainersOptions;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 
 use crate::engine::Engine;
 use crate::error::DockerError;
 use crate::held::remove;
 use crate::place;
 use crate::request::label;
+use crate::volumes::remove_volume;
 
 /// Who a container belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,21 +72,48 @@ impl Engine {
         Ok(all)
     }
 
-    /// Removes a container that nobody needs any more.
+    /// Removes a container of ours.
     pub async fn remove(&self, leftover: &Leftover) -> Result<(), DockerError> {
         remove(self, &leftover.id).await
     }
+
+    /// Removes everything that nobody needs any more, here and at the daemon, and tells of each. One that the daemon
+    /// keeps does not keep the others; a daemon that answers nothing is asked no further.
+    pub async fn clean_up(&self, told: &mut dyn FnMut(&Leftover, Result<(), DockerError>)) -> Result<(), DockerError> {
+        let containers = self.leftovers().await?.into_iter().filter(|one| one.owner.is_over());
+        let removed = containers.map(|one| async { (self.remove(&one).await, one) }).collect();
+        tell(removed, told).await?;
+        // After the containers, which hold them.
+        let volumes = self.leftover_volumes().await?.into_iter().filter(|one| one.owner.is_over());
+        let removed = volumes.map(|one| async {
+            let _room = self.room().await;
+            (remove_volume(self, &one.id).await, one)
+        });
+        let removed = removed.collect();
+        tell(removed, told).await?;
+        place::clean_up().map_err(DockerError::Place)
+    }
 }
 
-/// Removes what dead runs left on this machine's own disk.
-pub fn forget_dead_runs() -> Result<(), DockerError> {
-    place::clean_up().map_err(DockerError::Place)
+async fn tell(
+    mut removed: FuturesUnordered<impl Future<Output = (Result<(), DockerError>, Leftover)>>,
+    told: &mut dyn FnMut(&Leftover, Result<(), DockerError>),
+) -> Result<(), DockerError> {
+    while let Some((result, one)) = removed.next().await {
+        match result {
+            Err(error @ (DockerError::Hangs { .. } | DockerError::Unreachable { .. })) => return Err(error),
+            result => told(&one, result),
+        }
+    }
+    Ok(())
 }
 
 /// Who something belongs to, by its labels, now.
 pub(crate) fn owner_of(labels: &HashMap<String, String>) -> Result<Owner, DockerError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    judge(labels, &place::owner(), now, |run| place::is_alive(run).map_err(DockerError::Place))
+    judge(labels, &place::owner().map_err(DockerError::Place)?, now, |run| {
+        place::is_alive(run).map_err(DockerError::Place)
+    })
 }
 
 /// Who a container belongs to, by its labels. Only our own runs are judged by their locks.

@@ -28,7 +28,7 @@ pub use endpoint::{Endpoint, EndpointError, Surroundings};
 pub use engine::{Engine, Patience};
 pub use error::DockerError;
 pub use images::{Build, Checked, Local, Pull};
-pub use leftovers::{Leftover, Owner, forget_dead_runs};
+pub use leftovers::{Leftover, Owner};
 pub use maker::Docker;
 pub use request::{KEPT, Request, Volume};
 pub use survey::{Survey, survey};

@@ -31,6 +31,9 @@ impl Kind for Docker {
     fn start<'a>(&'a self, run: &'a str) -> Pending<'a, Arc<dyn Maker>> {
         Box::pin(async move {
             let engine = Engine::connect(self.endpoint.clone(), self.patience).await?;
+            if let Some(runtime) = &self.request.runtime {
+                engine.has_runtime(runtime).await?;
+            }
             let place = Arc::new(Place::open(run).map_err(DockerError::Place)?);
             let programs = Programs::provide(place.path(), self.endpoint.is_local() && !self.copies_programs)
                 .map_err(DockerError::Place)?;

@@ -12,6 +12,8 @@ use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
 
 const LOCK: &str = "lock";
+/// No name of a run.
+const IDENTITY: &str = "@identity";
 
 /// A run's directory, held by this process. Dropping it removes it.
 #[derive(Debug)]
@@ -46,12 +48,33 @@ fn private(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Who we are among all who may use a daemon: this user on this machine.
-pub(crate) fn owner() -> String {
+/// Who we are among all who may use a daemon: this user on this machine, and this place. Somebody of the same name who sees
+/// other files (another container, a `/tmp` of its own) cannot tell by locks who lives, and is somebody else.
+pub(crate) fn owner() -> io::Result<String> {
     let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let text = format!("{}\n{name}\n{}", machine.trim(), rustix::process::geteuid().as_raw());
-    digest(&text).chars().take(16).collect()
+    let identity = identity(&base()?)?;
+    let text = format!("{}\n{name}\n{}\n{identity}", machine.trim(), rustix::process::geteuid().as_raw());
+    Ok(digest(&text).chars().take(16).collect())
+}
+
+/// What tells this place from all others: made once, kept beside the locks.
+fn identity(base: &Path) -> io::Result<String> {
+    let path = base.join(IDENTITY);
+    match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    let fresh = uuid::Uuid::new_v4().simple().to_string();
+    let draft = base.join(format!("{IDENTITY}.{fresh}"));
+    fs::write(&draft, &fresh)?;
+    // Whole at once, and whoever was first is kept.
+    let linked = fs::hard_link(&draft, &path);
+    fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::read_to_string(&path),
+    }
 }
 
 /// The SHA-256 of a text, in hexadecimal.
@@ -130,6 +153,16 @@ mod tests {
         assert!(place.path().is_dir());
         drop(place);
         assert!(!is_alive(&run).unwrap());
+    }
+
+    #[test]
+    fn a_place_is_known_by_what_it_keeps() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let kept = identity(one.path()).unwrap();
+        assert_eq!(identity(one.path()).unwrap(), kept);
+        assert_ne!(identity(other.path()).unwrap(), kept);
+        assert_eq!(fs::read_dir(one.path()).unwrap().count(), 1, "no draft is left");
+        assert!(!is_plain(IDENTITY));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a daemon can do, asked once, for whoever plans.
 
+use strangers::Shown;
+
 use crate::endpoint::{Endpoint, Surroundings};
 use crate::engine::{Engine, Patience};
 use crate::error::DockerError;
@@ -19,6 +21,21 @@ pub struct Survey {
     pub unbounded: Vec<&'static str>,
     /// Runtimes that it knows.
     pub runtimes: Vec<String>,
+}
+
+impl Engine {
+    /// Refuses a runtime that the daemon does not know. One that is named after its containerd shim is known by containerd.
+    pub(crate) async fn has_runtime(&self, runtime: &str) -> Result<(), DockerError> {
+        let info = self.ask("info", |client| async move { client.info().await }).await?;
+        let known = info.runtimes.unwrap_or_default();
+        if known.contains_key(runtime) || runtime.starts_with("io.containerd.") {
+            return Ok(());
+        }
+        let mut known: Vec<String> = known.into_keys().collect();
+        known.sort();
+        let (runtime, known) = (runtime.to_owned(), Shown::new(&known.join(", ")));
+        Err(DockerError::NoRuntime { runtime, known, endpoint: self.endpoint().to_string() })
+    }
 }
 
 /// Asks the daemon that the surroundings name. For a thread that may wait, outside of any runtime.

@@ -45,9 +45,4 @@ impl Engine {
         all.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(all)
     }
-
-    /// Removes a volume that nobody needs any more.
-    pub async fn remove_volume(&self, leftover: &Leftover) -> Result<(), DockerError> {
-        remove_volume(self, &leftover.id).await
-    }
 }

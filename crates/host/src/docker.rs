@@ -14,7 +14,7 @@ const FIX: &str = "start a Docker daemon, join the group docker, or set DOCKER_H
 /// Every capability of the daemon that the surroundings name.
 pub(crate) fn findings(surroundings: &Surroundings) -> [(Capability, Finding); 4] {
     let variables = surroundings.variables.clone();
-    let patience = Patience { question: DEADLINE, work: DEADLINE, progress: DEADLINE };
+    let patience = Patience { question: DEADLINE, work: DEADLINE, progress: DEADLINE, build: DEADLINE };
     let asked = survey(&::docker::Surroundings { variables }, patience);
     CAPABILITIES.map(|capability| (capability, finding(capability, &asked)))
 }

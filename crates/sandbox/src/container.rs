@@ -168,9 +168,7 @@ impl Containers {
 
     /// Creates a sandbox; the capture is empty unless the request asks for one.
     pub async fn create_captured(&self, request: Request) -> Result<(Sandbox, Capture), StartError> {
-        for mount in &request.mounts {
-            check_mount(&mount.source)?;
-        }
+        check_mounts(&request.mounts)?;
         check_image(&request.image)?;
         let keeper = match &request.begin_with {
             Some(snapshot) => Some(snapshot.keeper(&self.helpers.all())?),
@@ -257,6 +255,36 @@ fn check_place(source: &Path) -> Result<std::path::PathBuf, String> {
 /// Refuses a host path that must not be shown inside: the host's own places, and what is or holds a socket.
 pub fn check_mount(source: &str) -> Result<(), StartError> {
     check_source(Path::new(source)).map_err(|why| StartError::Mount { path: source.to_owned(), why })
+}
+
+/// Refuses host paths that must not be shown inside, each or together. Paths are as they were when they were planned: one that
+/// leads elsewhere by now was turned since, by whoever could write there, perhaps an earlier sample.
+pub fn check_mounts(mounts: &[Mount]) -> Result<(), StartError> {
+    check_nesting(mounts)?;
+    for mount in mounts {
+        check_mount(&mount.source)?;
+        let refused = |why| StartError::Mount { path: mount.source.clone(), why };
+        let leads = std::fs::canonicalize(&mount.source).map_err(|error| refused(error.to_string()))?;
+        if leads != Path::new(&mount.source) {
+            return Err(refused(format!("it has become a link, and leads to {}", leads.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a mount whose source lies in what another one lets the workload write: it could turn it to any place of the host.
+pub fn check_nesting(mounts: &[Mount]) -> Result<(), StartError> {
+    for mount in mounts {
+        let around = |other: &&Mount| {
+            other.writable && other.source != mount.source && Path::new(&mount.source).starts_with(&other.source)
+        };
+        if let Some(other) = mounts.iter().find(around) {
+            let why =
+                format!("it lies in {}, which is mounted writable: what is inside could replace it", other.source);
+            return Err(StartError::Mount { path: mount.source.clone(), why });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a source that is, or holds, a socket: a read-only mount does not stop a connection to one.

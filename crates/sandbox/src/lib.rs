@@ -25,7 +25,7 @@ mod tree;
 pub use attempt::Tried;
 pub use confined::{Access, Confined};
 pub use connection::{Connection, DialError};
-pub use container::{Capture, Containers, Request, System, check_mount};
+pub use container::{Capture, Containers, Request, System, check_mount, check_mounts, check_nesting};
 pub use jail::cgroups::Limits;
 pub use jail::enter;
 pub use jail::zygote::{Image, Mount, Network, RELAY_TCP, RELAY_UDP, keep_descriptors_back};

@@ -38,28 +38,13 @@ fn state(owner: Owner) -> (Look, &'static str) {
 }
 
 pub(super) fn clean_up(printer: &mut Printer) -> Exit {
-    let removed = asked(async {
-        let engine = Engine::find().await?;
-        let mut removed = Vec::new();
-        for leftover in engine.leftovers().await?.into_iter().filter(|one| one.owner.is_over()) {
-            engine.remove(&leftover).await?;
-            removed.push(leftover);
-        }
-        // After the containers, which hold them.
-        for leftover in engine.leftover_volumes().await?.into_iter().filter(|one| one.owner.is_over()) {
-            engine.remove_volume(&leftover).await?;
-            removed.push(leftover);
-        }
-        docker::forget_dead_runs()?;
-        Ok(removed)
-    });
-    match removed {
-        Ok(removed) => {
-            for one in removed {
-                printer.message(&vec![vec![plain(format!("removed {}, which {} left behind", one.name, one.run))]]);
-            }
-            Exit::Done
-        }
+    let mut exit = Exit::Done;
+    let mut told = |one: &Leftover, result| match result {
+        Ok(()) => printer.message(&vec![vec![plain(format!("removed {}, which {} left behind", one.name, one.run))]]),
+        Err(error) => exit = report(&error, printer),
+    };
+    match asked(async { Engine::find().await?.clean_up(&mut told).await }) {
+        Ok(()) => exit,
         Err(error) => report(&error, printer),
     }
 }

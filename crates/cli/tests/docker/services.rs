@@ -228,6 +228,158 @@ fn what_the_profile_forbids_is_refused_before_anything_starts() {
     assert_eq!(code, 2, "{err}");
 }
 
+#[test]
+fn what_is_granted_is_not_carried_out_by_the_daemon() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    let plan = |service: &str, profile: &str| {
+        composed(place.path(), &format!("services: {{agent: {{{service}}}}}\n"));
+        let file = place.path().join("compose.yaml").display().to_string();
+        let mut options =
+            vec!["run", "--compose", &file, "--pull", "never", "--env", "KEY=s3cret", "--profile", profile];
+        if profile.ends_with("N0") {
+            options.extend(["--justification", "a test"]);
+        }
+        common::ringfence(place.path(), &[&options[..], &["--", "/busybox", "env"]].concat())
+    };
+    for service in [
+        "image: 'x.example/y:${KEY}'",
+        "build: {context: ., args: [KEY], dockerfile_inline: 'FROM scratch'}",
+        "build: {context: ., dockerfile_inline: \"FROM scratch\\nRUN echo ${KEY}\"}",
+    ] {
+        let (code, _, err) = plan(service, "T0.H1.N2");
+        assert_eq!(code, 3, "{service}: {err}");
+        assert!(err.contains("the granted variable `KEY`") && !err.contains("s3cret"), "{err}");
+    }
+    // It is for the sandbox.
+    let (code, out, err) = plan(&format!("image: {STATIC}, environment: {{MINE: '${{KEY}}'}}"), "T0.H1.N2");
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("MINE=s3cret"), "{out}");
+    // Where everything may be reached there is nothing to keep in.
+    let (code, _, err) = plan("image: 'ringfence/none:${KEY}'", "T0.H1.N0");
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("has no image"), "{err}");
+}
+
+#[test]
+fn the_plan_says_what_each_service_sees_of_the_host_and_may_use_up() {
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("data")).unwrap();
+    let text = format!(
+        "services:\n  agent: {{image: {STATIC}, x-default: true, mem_limit: 3g, environment: {{OWN: x}}, volumes: ['./data:/data:ro']}}\n  db: {{image: {STATIC}, command: [/busybox, sleep, '1000'], mem_limit: 5g, pids_limit: 7, volumes: ['./data:/db:ro']}}\n"
+    );
+    let file = composed(place.path(), &text);
+    let document =
+        write(place.path(), "plan.yaml", "profile: T0.H1.N2\napproval: ci\nsandbox: [docker, compose.yaml]\n");
+    let (code, out, err) = common::ringfence(place.path(), &["--json", "plan", &document]);
+    assert_eq!(code, 0, "{err}");
+    let plan = serde_json::from_str::<Value>(&out).unwrap()["plan"].take();
+    let data = place.path().join("data").canonicalize().unwrap().display().to_string();
+    let names: Vec<&str> =
+        plan["affordances"].as_array().unwrap().iter().filter_map(|it| it["name"].as_str()).collect();
+    assert!(names.contains(&"OWN") && names.contains(&format!("{data}:/data:ro").as_str()), "{names:?}");
+    assert_eq!(plan["services"]["db"]["mounts"], serde_json::json!([format!("{data}:/db:ro")]));
+    assert_eq!(plan["limits"]["memory"], 3_u64 << 30, "{}", plan["limits"]);
+    assert_eq!(plan["services"]["db"]["limits"]["memory"], 5_u64 << 30, "{}", plan["services"]);
+    assert_eq!(plan["services"]["db"]["limits"]["pids"], 7);
+    // And it is so.
+    let mut command = common::command(place.path());
+    command.args(["run", "--compose", &file, "--pull", "never", "--", "/busybox", "sleep", "1000"]);
+    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut held: Vec<String> = Vec::new();
+    while held.len() < 2 && Instant::now() < deadline {
+        let format = "{{.HostConfig.Memory}} {{.HostConfig.PidsLimit}} {{range .HostConfig.Mounts}}{{.Target}} {{end}}";
+        held = ours().iter().map(|id| docker(&["inspect", "--format", format, id])).collect();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    held.sort();
+    assert_eq!(held.len(), 2, "{held:?}");
+    assert!(held[0].starts_with(&format!("{} ", 3_u64 << 30)) && held[0].contains(" /data"), "{held:?}");
+    assert!(held[1].starts_with(&format!("{} 7 ", 5_u64 << 30)) && held[1].contains(" /db"), "{held:?}");
+    gone(Duration::from_secs(20));
+}
+
+#[test]
+fn what_a_daemon_would_do_by_halves_is_refused() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    let text = format!(
+        "services:\n  agent: {{image: {STATIC}, volumes: [{{type: volume, source: v, target: /v, volume: {{subpath: public}}}}]}}\nvolumes: {{v: {{}}}}\n"
+    );
+    composed(place.path(), &text);
+    let api = docker(&["version", "--format", "{{.Server.APIVersion}}"]);
+    let minor: u32 = api.split_once('.').unwrap().1.parse().unwrap();
+    let (code, _, err) = run(place.path(), &[], "true");
+    if minor < 45 {
+        assert_eq!(code, 4, "{err}");
+        assert!(err.contains("cannot mount `public` of a volume alone"), "{err}");
+    }
+    let profile = write(place.path(), "gvisor.yaml", "profile: T0.H1.N2\nsandbox: docker\nruntime: no-such-runtime\n");
+    let (code, _, err) = crate::daemon::run(place.path(), STATIC, &["--profile", &profile], &["/busybox", "true"]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("has no runtime `no-such-runtime`; it has") && err.contains("runc"), "{err}");
+}
+
+#[test]
+fn a_mount_of_one_service_in_what_the_agent_writes_to_is_refused() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(place.path().join("work/in")).unwrap();
+    let text = format!(
+        "services:\n  agent: {{image: {STATIC}, x-default: true}}\n  db: {{image: {STATIC}, volumes: ['./work/in:/in:ro']}}\n"
+    );
+    composed(place.path(), &text);
+    let work = format!("{}:/work:rw", place.path().join("work").display());
+    let (code, _, err) = run(place.path(), &["--mount", &work], "true");
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("which is mounted writable"), "{err}");
+}
+
+#[test]
+fn a_phase_with_a_wider_network_has_it_among_services_too() {
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    composed(
+        place.path(),
+        &format!(
+            "services:\n  agent: {{image: {DEBIAN}, x-default: true}}\n  db: {{image: {STATIC}, command: [/busybox, sleep, '1000']}}\n"
+        ),
+    );
+    let task = r"
+name: phases
+profile: T0.H1.N2
+phases: {setup: {network: {level: N1, allow_domains: [listed.example]}}}
+sandbox: [docker, compose.yaml]
+approval: ci
+tools: [bash, submit]
+model: mock/scripted
+solver: {kind: agent, max_steps: 10}
+scorer: includes
+dataset:
+  - id: one
+    input: Go on.
+    target: done
+    setup: 'curl -s -m 2 http://192.0.2.7/ || true'
+    mock:
+      - {tool_calls: [{name: bash, arguments: {command: 'curl -s -m 2 http://listed.example/'}}]}
+      - {tool_calls: [{name: submit, arguments: {answer: done}}]}
+";
+    let path = write(place.path(), "task.yaml", task);
+    let (code, result, err) = ended(place.path(), &[&path]);
+    assert_eq!(code, 0, "{err} {result}");
+    let log = dump(place.path(), result["log"].as_str().or(result["logs"][0].as_str()).unwrap());
+    let events = log["samples"][0]["events"].as_array().unwrap();
+    let network = |event: &&Value| event["data"]["kind"] == "network" && event["data"]["service"] == "agent";
+    let reasons: Vec<&str> =
+        events.iter().filter(network).filter_map(|event| event["data"]["record"]["reason"].as_str()).collect();
+    // By address: not by the list, as setup has it; and nothing at all, as the agent has it.
+    assert!(reasons.contains(&"raw_address") && reasons.contains(&"no_network"), "{reasons:?} {events:#?}");
+    gone(Duration::from_secs(30));
+}
+
 fn task(place: &Path, samples: usize) -> String {
     composed(place, &three("command: [sleep, '7654']"));
     let mut task = String::from(
