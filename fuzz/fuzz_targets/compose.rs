@@ -14,7 +14,7 @@ fuzz_target!(|text: &str| {
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
     };
     let variables = |name: &str| (name.len() == 1).then(|| text.chars().take(100).collect());
-    match compose::read(text, "fuzz", &Surroundings { variables: &variables, files: &files, levels_up: 1 }) {
+    match compose::read(text, "fuzz", &Surroundings { variables: &variables, sample: &|_| None, files: &files, levels_up: 1 }) {
         Err(ReadError::Problems(problems)) => assert!(!problems.problems.is_empty(), "a rejection without a problem"),
         Err(ReadError::Refused(refused)) => assert!(!refused.unmet.is_empty(), "a refusal without a reason"),
         Ok(project) => {

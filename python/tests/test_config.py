@@ -42,6 +42,18 @@ def test_a_document_without_a_profile_names_its_place(tmp_path: Path) -> None:
         resolve("bad.yaml", str(tmp_path))
 
 
+def test_a_compose_file_is_told_of_the_sample_and_of_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "compose.yaml").write_text("services: {default: {image: 'x:${SAMPLE_METADATA_THE_TAG}'}}")
+    wish = resolve("compose.yaml", str(tmp_path)).of_sample({"the tag": 7, "other": "not asked for"})
+    assert wish.body({})["compose"]["variables"] == {"SAMPLE_METADATA_THE_TAG": "7"}
+    assert "root" not in wish.body({})["compose"]
+    assert resolve("T0.H1.N2").of_sample({"the tag": 7}).variables == {}
+    stated = RingfenceConfig(compose="compose.yaml", root="..")
+    assert Path(resolve(stated, str(tmp_path)).body({})["compose"]["root"]).resolve() == tmp_path.parent
+    monkeypatch.setenv("RINGFENCE_TASK_ROOT", str(tmp_path.parent))
+    assert resolve("compose.yaml", str(tmp_path)).body({})["compose"]["root"] == str(tmp_path.parent)
+
+
 def test_files_of_docker_tasks_become_compose(tmp_path: Path) -> None:
     (tmp_path / "compose.yaml").write_text("services: {default: {image: x}}")
     (tmp_path / "Dockerfile").write_text("FROM x")

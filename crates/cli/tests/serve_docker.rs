@@ -252,3 +252,30 @@ fn services_are_proven_each() {
         assert_eq!(observed["services"][service]["failed"], 0, "{observed}");
     }
 }
+
+#[test]
+fn a_client_says_what_is_the_tasks_and_what_the_sample_says_of_itself() {
+    let _alone = alone();
+    let server = Server::socket(&[]);
+    let place = tempfile::tempdir().unwrap();
+    let inner = place.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(place.path().join("note"), "beside").unwrap();
+    let text = "services: {agent: {image: 'ringfence/${SAMPLE_METADATA_KIND}', environment: {ID: '${SAMPLE_METADATA_ID}'}, volumes: ['../note:/note:ro'], command: [/busybox, sleep, '1000']}}";
+    let variables = json!({"SAMPLE_METADATA_KIND": "static", "SAMPLE_METADATA_ID": "s1"});
+    let wish = |root: Option<&std::path::Path>, variables: &Value| json!({"profile": "T0.H1.N2", "compose": {"text": text, "directory": inner, "root": root, "variables": variables}});
+    let made = server.post("/v1/sandboxes", &wish(Some(place.path()), &variables)).ok(201);
+    let id = made["id"].as_str().unwrap();
+    let script = "/busybox cat /note; /busybox echo -n $ID";
+    let (code, out, err) = server.exec(id, &json!({"argv": ["/busybox", "sh", "-c", script]}));
+    assert_eq!((code, out.as_str()), (0, "besides1"), "{err}");
+    server.request("DELETE", &format!("/v1/sandboxes/{id}"), b"").ok(204);
+    // Without a word of the client's nothing above is the task's; a directory elsewhere is no root.
+    for root in [None, Some(std::path::Path::new("/usr"))] {
+        server.post("/v1/sandboxes", &wish(root, &variables)).problem(422, "refused");
+    }
+    for odd in [json!({"A=B": "x"}), json!({"A": "x\0y"}), json!({"A": "x".repeat(20_000)})] {
+        server.post("/v1/sandboxes", &wish(None, &odd)).problem(400, "bad_request");
+    }
+    nothing_is_left();
+}

@@ -122,7 +122,7 @@ fn read_dotenv(reading: &mut Reading) {
     let around = |name: &str| {
         let value = (reading.around.variables)(name);
         outer.borrow_mut().extend(value.is_some().then(|| name.to_owned()));
-        value
+        value.or_else(|| (reading.around.sample)(name))
     };
     let variables = match host::read(reading, &path) {
         Ok(text) => dotenv::parse(&text, &around).map_err(|error| format!(".env, {error}")),

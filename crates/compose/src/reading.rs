@@ -27,6 +27,8 @@ const ASKED_OF_DAEMON: &[&str] = &["build", "image"];
 pub struct Surroundings<'a> {
     /// The runner's environment, or the part of it that a task may see. What is handed out here may end in a sandbox.
     pub variables: &'a dyn Fn(&str) -> Option<String>,
+    /// What the sample says of itself, after the runner's environment: `SAMPLE_METADATA_…`, as Inspect has it.
+    pub sample: &'a dyn Fn(&str) -> Option<String>,
     /// Reads a file as seen from the Compose file's directory. It follows no link out of there, and stops at
     /// [`MAX_FILE_BYTES`](crate::MAX_FILE_BYTES).
     pub files: &'a dyn Fn(&Path) -> io::Result<String>,
@@ -55,6 +57,8 @@ pub struct Ignored {
 pub enum Origin {
     /// The runner's environment: worth a look, and worth redacting.
     Environment,
+    /// What the sample says of itself.
+    Sample,
     /// The file `.env`.
     DotEnv,
     /// Nowhere: it is empty, or has the default that the file gives.
@@ -166,19 +170,17 @@ impl<'a> Reading<'a> {
 
     /// A variable's value; who had it is written down.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
-        let outer = (self.around.variables)(name);
-        let (value, origin) = match (outer, self.dotenv.get(name)) {
-            (Some(value), _) => (Some(value), Origin::Environment),
-            (None, Some(value)) => (Some(value.clone()), Origin::DotEnv),
-            (None, None) => (None, Origin::Nowhere),
-        };
+        let outer = (self.around.variables)(name).map(|value| (value, Origin::Environment));
+        let outer = outer.or_else(|| (self.around.sample)(name).map(|value| (value, Origin::Sample)));
+        let found = outer.or_else(|| self.dotenv.get(name).map(|value| (value.clone(), Origin::DotEnv)));
+        let (value, origin) = found.map_or((None, Origin::Nowhere), |(value, origin)| (Some(value), origin));
         self.taken.borrow_mut().insert(name.to_owned(), origin);
         if self.tells_daemon.get() {
             match origin {
                 Origin::Environment => drop(self.told_daemon.borrow_mut().insert(name.to_owned())),
                 // Whichever of them it was made of.
                 Origin::DotEnv => self.told_daemon.borrow_mut().extend(self.in_dotenv.iter().cloned()),
-                Origin::Nowhere => {}
+                Origin::Sample | Origin::Nowhere => {}
             }
         }
         value

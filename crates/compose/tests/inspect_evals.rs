@@ -40,10 +40,10 @@ fn compose_files(directory: &Path, root: &Path, found: &mut BTreeMap<String, Pat
 fn read(name: &str, path: &Path) -> Result<Project, ReadError> {
     let directory = path.parent().unwrap();
     let files = |path: &Path| -> io::Result<String> { std::fs::read_to_string(directory.join(path)) };
-    let variables = |name: &str| name.starts_with("SAMPLE_METADATA_").then(|| "of-the-sample".to_owned());
+    let sample = |name: &str| name.starts_with("SAMPLE_METADATA_").then(|| "of-the-sample".to_owned());
     let levels_up = Path::new(name).components().filter(|part| matches!(part, Component::Normal(_))).count() - 1;
     let text = std::fs::read_to_string(path).unwrap();
-    compose::read(&text, name, &Surroundings { variables: &variables, files: &files, levels_up })
+    compose::read(&text, name, &Surroundings { variables: &|_| None, sample: &sample, files: &files, levels_up })
 }
 
 /// What a file comes to, in a few words of a table.

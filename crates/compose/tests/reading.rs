@@ -328,6 +328,7 @@ fn what_a_daemon_is_told_of_the_runners_variables_is_known() {
     assert_eq!(told("build: {context: ., args: [SET]}", ""), ["SET"]);
     assert_eq!(told("build: {context: ., args: {A: '${SET:-}'}}", ""), ["SET"]);
     assert_eq!(told("build: {context: ., dockerfile_inline: 'RUN echo ${SET}'}", ""), ["SET"]);
+    assert_eq!(told("image: 'x:${SAMPLE_METADATA_ID}'", ""), [""; 0], "what the sample says of itself");
     assert_eq!(told("image: 'x:${TAG}'", "TAG=v1"), [""; 0], "what the task itself says");
     assert_eq!(told("image: 'x:${TAG}'", "TAG=${SET}"), ["SET"], "whichever way it takes");
     assert_eq!(told("image: 'x:${TAG:-v1}', environment: {A: $SET, image: $SET, build: $SET}", ""), [""; 0]);

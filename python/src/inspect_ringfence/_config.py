@@ -32,6 +32,8 @@ class RingfenceConfig(BaseModel):
     """Path of a profile document."""
     compose: str | None = None
     """Path of a Compose file."""
+    root: str | None = None
+    """A directory above the Compose file that is all the task's: the file's paths may lead up to it."""
     image: str | None = None
     """Such as `oci:PATH`, `docker:NAME`, `dir:PATH` or `host`. Beside a Compose file it stands for what that builds."""
     provider: str | None = None
@@ -125,6 +127,8 @@ def _from_model(config: RingfenceConfig, base: Path) -> Wish:
         wish = Wish(profile=DEFAULT_PROFILE, stated=False, compose=(_read(path), str(path.parent)))
     else:
         wish = Wish(profile=DEFAULT_PROFILE, stated=False)
+    if config.root is not None:
+        wish = wish.with_(root=str((base / config.root).absolute()))
     if config.profile is not None:
         wish = wish.with_(profile=Profile.parse(config.profile), stated=True, overrides=wish.document is not None)
     rules = {"allow_domains": config.allow_domains, "deny_domains": config.deny_domains}
@@ -145,6 +149,9 @@ def _from_environment(wish: Wish) -> Wish:
         name.strip() for name in os.environ.get("RINGFENCE_TRUST_HOST_TOOLS", "").split(",") if name.strip()
     )
     wish = wish.with_(trust_host_tools=wish.trust_host_tools + trusted)
+    root = os.environ.get("RINGFENCE_TASK_ROOT", "").strip()
+    if root and wish.root is None:
+        wish = wish.with_(root=str(Path(root).absolute()))
     image = os.environ.get("RINGFENCE_IMAGE", "").strip()
     if image and wish.image is None and not wish.has_image:
         if image == "host" or image.startswith("dir:"):

@@ -76,7 +76,7 @@ class RingfenceSandboxEnvironment(SandboxEnvironment):
     async def sample_init(
         cls, task_name: str, config: SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, SandboxEnvironment]:
-        wish = resolve(config)
+        wish = resolve(config).of_sample(metadata)
         _samples.note(wish)
         try:
             server = await _server.server()

@@ -28,6 +28,10 @@ class Wish:
     """Text and path of a profile document."""
     compose: tuple[str, str] | None = None
     """Text and directory of a Compose file."""
+    root: str | None = None
+    """A directory above the Compose file that is all the task's."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """What the sample says of itself, for the Compose file."""
     network: dict[str, list[str]] = field(default_factory=dict)
     """Network rules of a profile without a document."""
     has_image: bool = False
@@ -45,6 +49,13 @@ class Wish:
         """The same with some fields changed."""
         return replace(self, **changes)
 
+    def of_sample(self, metadata: dict[str, Any]) -> Wish:
+        """The same with what the file asks of the sample, by the names that Inspect gives it."""
+        if self.compose is None:
+            return self
+        named = {f"SAMPLE_METADATA_{key.replace(' ', '_').upper()}": str(value) for key, value in metadata.items()}
+        return self.with_(variables={name: value for name, value in named.items() if name in self.compose[0]})
+
     def body(self, labels: dict[str, str]) -> dict[str, Any]:
         """The request's body."""
         body: dict[str, Any] = {"labels": labels, "verify": self.verify}
@@ -54,6 +65,10 @@ class Wish:
                 body["profile"] = str(self.profile)
         elif self.compose is not None:
             body["compose"] = {"text": self.compose[0], "directory": self.compose[1]}
+            if self.root is not None:
+                body["compose"]["root"] = self.root
+            if self.variables:
+                body["compose"]["variables"] = self.variables
             body["profile"] = str(self.profile)
         elif self.network:
             # JSON is YAML: a document of our own making, for rules that a bare profile cannot carry.

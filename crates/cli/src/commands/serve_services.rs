@@ -7,7 +7,7 @@ use serve::{Made, Obstacle, SandboxWish, ServicePart};
 
 use super::plan;
 use super::serve_workshop::{problem, started};
-use super::services::Services;
+use super::services::{Services, Task};
 use super::verify::of_services;
 
 /// The services that a wish asks for; `None` where its sandbox is all there is.
@@ -21,14 +21,18 @@ pub(super) fn of(
     if let Some(profile) = profile {
         own.profile.value = profile;
     }
+    let task = wish.compose.as_ref().map_or_else(Task::default, |compose| Task {
+        root: compose.root.as_ref().map(Into::into),
+        variables: compose.variables.clone().unwrap_or_default(),
+    });
     let found = match wish.compose.as_ref().map(|compose| (&compose.file, &compose.text, &compose.directory)) {
         Some((_, Some(text), Some(directory))) => {
             only_docker(provider)?;
-            Services::of_text(&mut own, text, Path::new(directory)).map(Some)
+            Services::of_text(&mut own, text, Path::new(directory), &task).map(Some)
         }
         Some((Some(file), ..)) => {
             only_docker(provider)?;
-            Services::of(&mut own, Some(Path::new(file)), provider)
+            Services::of_file(&mut own, Path::new(file), &task).map(Some)
         }
         _ => {
             seen_from_somewhere(&own)?;

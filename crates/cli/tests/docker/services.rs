@@ -339,6 +339,44 @@ fn a_mount_of_one_service_in_what_the_agent_writes_to_is_refused() {
 }
 
 #[test]
+fn what_lies_beside_the_document_is_the_tasks() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        (
+            "task/sub/compose.yaml",
+            format!(
+                "include: [../shared.yaml]\nservices: {{agent: {{image: {STATIC}, x-default: true, volumes: ['../data:/data:ro']}}}}\n"
+            ),
+        ),
+        ("task/shared.yaml", format!("services: {{db: {{image: {STATIC}, command: [/busybox, sleep, '1000']}}}}\n")),
+        ("task/data/file", "of the task".to_owned()),
+        ("task/doc.yaml", "profile: T0.H1.N2\napproval: ci\nsandbox: [docker, sub/compose.yaml]\n".to_owned()),
+        ("task/sub/doc.yaml", "profile: T0.H1.N2\napproval: ci\nsandbox: [docker, compose.yaml]\n".to_owned()),
+    ] {
+        let path = place.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let read = |document: &str| {
+        let path = place.path().join(document).display().to_string();
+        let fixed = ["run", "--profile", &path, "--pull", "never", "--", "/busybox", "cat", "/data/file"];
+        common::ringfence(place.path(), &fixed)
+    };
+    let (code, out, err) = read("task/doc.yaml");
+    assert_eq!((code, out.as_str()), (0, "of the task"), "{err}");
+    let (code, _, err) = read("task/sub/doc.yaml");
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("../data") && err.contains("../shared.yaml"), "{err}");
+    // Above is above, and a link does not lead there.
+    std::fs::remove_dir_all(place.path().join("task/data")).unwrap();
+    std::os::unix::fs::symlink("../..", place.path().join("task/data")).unwrap();
+    let (code, _, err) = read("task/doc.yaml");
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("leads out of the task's directory"), "{err}");
+}
+
+#[test]
 fn a_phase_with_a_wider_network_has_it_among_services_too() {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();

@@ -20,7 +20,16 @@ pub(crate) fn read_among(text: &str, files: &[(&str, &str)]) -> Result<Project, 
         "TRUE" => Some("true".to_owned()),
         _ => None,
     };
-    compose::read(text, "compose.yaml", &Surroundings { variables: &variables, files: &read, levels_up: 1 })
+    compose::read(
+        text,
+        "compose.yaml",
+        &Surroundings {
+            variables: &variables,
+            sample: &|name| (name == "SAMPLE_METADATA_ID").then(|| "s1".to_owned()),
+            files: &read,
+            levels_up: 1,
+        },
+    )
 }
 
 /// Reads a file that stands alone.

@@ -33,6 +33,12 @@ pub struct ComposeWish {
     /// The absolute path of the directory that its paths are relative to.
     #[schema(max_length = 4096)]
     pub directory: Option<String>,
+    /// The absolute path of a directory above that is all the task's: the file's paths may lead up to it. Without one they
+    /// stay within the file's own.
+    #[schema(max_length = 4096)]
+    pub root: Option<String>,
+    /// Variables that the sample says of itself, such as `SAMPLE_METADATA_ID`.
+    pub variables: Option<BTreeMap<String, String>>,
 }
 
 impl ComposeWish {
@@ -40,10 +46,22 @@ impl ComposeWish {
         let ((Some(path), None, None) | (None, Some(_), Some(path))) = (&self.file, &self.text, &self.directory) else {
             return Err(Problem::bad("`compose` has a `file`, or a `text` and its `directory`"));
         };
-        if !path.starts_with('/') || path.len() > MAX_TEXT || path.chars().any(char::is_control) {
-            return Err(Problem::bad(
-                "the path in `compose` is not absolute, too long, or has control characters in it",
-            ));
+        let is_odd =
+            |path: &String| !path.starts_with('/') || path.len() > MAX_TEXT || path.chars().any(char::is_control);
+        if is_odd(path) || self.root.as_ref().is_some_and(is_odd) {
+            return Err(Problem::bad("a path in `compose` is not absolute, too long, or has control characters in it"));
+        }
+        let is_name = |name: &String| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(plain)
+        };
+        let variables = self.variables.iter().flatten();
+        let is_fine =
+            |(name, value): (&String, &String)| is_name(name) && value.len() <= MAX_VALUE && !value.contains('\0');
+        if variables.clone().count() > MAX_VARIABLES || !variables.clone().all(is_fine) {
+            return Err(Problem::bad(format!(
+                "`compose.variables` has more than {MAX_VARIABLES} entries, a name that is none, or a value that is too long"
+            )));
         }
         Ok(())
     }
@@ -89,6 +107,10 @@ pub struct SandboxWish {
     pub verify: Option<VerifyWish>,
 }
 
+/// Variables of a sample: as many as anybody names in a file, as long as a path or a paragraph.
+const MAX_VARIABLES: usize = 256;
+const MAX_NAME: usize = 256;
+const MAX_VALUE: usize = 16 << 10;
 /// Labels are for people and searches, not for data.
 const MAX_LABELS: usize = 64;
 const MAX_LABEL: usize = 1024;

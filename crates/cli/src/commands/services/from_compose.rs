@@ -12,9 +12,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use stack::Need;
 
 use super::super::plan;
-use super::Services;
 use super::shape;
 use super::wish::{Look, Outside, Source, Test, Wish};
+use super::{Services, Task};
 
 /// The most ports that a service may declare: each is one that the gateway knows by its number.
 const MAX_PORTS: usize = 4096;
@@ -23,11 +23,25 @@ const MAX_PORTS: usize = 4096;
 pub(super) struct Home {
     /// Its directory, without links.
     directory: PathBuf,
+    /// The directory that is all the task's; the file's own, or one above.
+    root: PathBuf,
     origin: String,
 }
 
+impl Home {
+    /// A file in a directory without links. A root that is not above it is none.
+    fn new(directory: PathBuf, root: Option<&Path>, origin: String) -> Self {
+        let root = root.and_then(|root| std::fs::canonicalize(root).ok()).filter(|root| directory.starts_with(root));
+        Self { root: root.unwrap_or_else(|| directory.clone()), directory, origin }
+    }
+
+    fn levels_up(&self) -> usize {
+        self.directory.strip_prefix(&self.root).map_or(0, |below| below.components().count())
+    }
+}
+
 /// Reads a Compose file.
-pub(super) fn read(document: &Document, file: &Path) -> Result<Services, plan::Obstacle> {
+pub(super) fn read(document: &Document, file: &Path, task: &Task) -> Result<Services, plan::Obstacle> {
     let origin = file.display().to_string();
     let failed = |error: &io::Error| {
         let problem = Problem::new(format!("cannot read it: {error}"))
@@ -37,11 +51,16 @@ pub(super) fn read(document: &Document, file: &Path) -> Result<Services, plan::O
     let full = std::fs::canonicalize(file).map_err(|error| failed(&error))?;
     let directory = full.parent().unwrap_or(Path::new("/")).to_owned();
     let text = bounded(&full).map_err(|error| failed(&error))?;
-    read_text(document, &text, &Home { directory, origin })
+    read_text(document, &text, &Home::new(directory, task.root.as_deref(), origin), task)
 }
 
 /// Reads the text of a Compose file that would lie in this directory.
-pub(super) fn read_in(document: &Document, text: &str, directory: &Path) -> Result<Services, plan::Obstacle> {
+pub(super) fn read_in(
+    document: &Document,
+    text: &str,
+    directory: &Path,
+    task: &Task,
+) -> Result<Services, plan::Obstacle> {
     let origin = directory.join("compose.yaml").display().to_string();
     let failed = |message: String| Problems { origin: origin.clone(), problems: vec![Problem::new(message)] };
     if text.len() > MAX_FILE_BYTES {
@@ -49,14 +68,19 @@ pub(super) fn read_in(document: &Document, text: &str, directory: &Path) -> Resu
     }
     let found = std::fs::canonicalize(directory);
     let directory = found.map_err(|error| failed(format!("cannot read its directory: {error}")))?;
-    read_text(document, text, &Home { directory, origin })
+    read_text(document, text, &Home::new(directory, task.root.as_deref(), origin), task)
 }
 
 /// A Compose file sees the variables that the document grants, and no others of the runner's.
-fn read_text(document: &Document, text: &str, home: &Home) -> Result<Services, plan::Obstacle> {
+fn read_text(document: &Document, text: &str, home: &Home, task: &Task) -> Result<Services, plan::Obstacle> {
     let origin = home.origin.clone();
     let granted = |name: &str| document.environment.get(name).map(|value| value.expose_secret().to_owned());
-    let around = compose::Surroundings { variables: &granted, files: &|path| home.read(path), levels_up: 0 };
+    let around = compose::Surroundings {
+        variables: &granted,
+        sample: &|name| task.variables.get(name).cloned(),
+        files: &|path| home.read(path),
+        levels_up: home.levels_up(),
+    };
     let project = compose::read(text, &origin, &around).map_err(|error| match error {
         ReadError::Problems(problems) => plan::Obstacle::from(problems),
         ReadError::Refused(refused) => refusal(document, refused).into(),
@@ -125,7 +149,7 @@ impl Home {
     /// Where a path of the file leads; an error where a link leads out.
     pub(super) fn find(&self, path: &Path) -> io::Result<PathBuf> {
         let found = std::fs::canonicalize(self.directory.join(path))?;
-        if found.starts_with(&self.directory) {
+        if found.starts_with(&self.root) {
             return Ok(found);
         }
         Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a link that leads out of the task's directory"))

@@ -34,6 +34,15 @@ pub(super) struct Services {
     images: BTreeMap<String, AtDaemon>,
 }
 
+/// What is known of the task that a Compose file is of.
+#[derive(Debug, Default)]
+pub(super) struct Task {
+    /// A directory that is all the task's: paths of the file may lead up to it. Without one it is the file's own.
+    pub(super) root: Option<std::path::PathBuf>,
+    /// What the sample says of itself.
+    pub(super) variables: BTreeMap<String, String>,
+}
+
 /// What a document that is its only text calls the service that the agent works in.
 const DEFAULT: &str = "default";
 
@@ -41,7 +50,8 @@ impl Services {
     /// The services that a document asks for; `None` where its sandbox is all there is. From here on the document has them
     /// among its own, with the default service's image as its image.
     ///
-    /// `compose` beats the file that the document names. Files are seen from where the document is.
+    /// `compose` beats the file that the document names. Files are seen from where the document is, and what lies there
+    /// is the task's.
     pub(super) fn of(
         document: &mut Document,
         compose: Option<&Path>,
@@ -50,11 +60,15 @@ impl Services {
         let choice = document.sandbox.as_ref().map(|choice| &choice.value);
         let is_docker = provider.or(choice.map(|choice| choice.provider)) == Some(Provider::Docker);
         let named = choice.filter(|choice| choice.provider == Provider::Docker).and_then(|one| one.config.clone());
+        let task = match compose {
+            Some(_) => Task::default(),
+            None => Task { root: Some(beside(&document.origin, ".")), ..Task::default() },
+        };
         let file = compose.map(Path::to_owned).or_else(|| named.map(|name| beside(&document.origin, &name)));
         let services = match file {
             Some(file) if is_docker => {
                 exclusive(document, &file)?;
-                from_compose::read(document, &file)?
+                from_compose::read(document, &file, &task)?
             }
             Some(file) => {
                 let problem = Problem::new(format!("{} is for `sandbox: docker`", file.display()))
@@ -67,10 +81,22 @@ impl Services {
         Ok(Some(services.declare(document)))
     }
 
+    /// The services of a Compose file of a task.
+    pub(super) fn of_file(document: &mut Document, file: &Path, task: &Task) -> Result<Self, plan::Obstacle> {
+        exclusive(document, file)?;
+        let services = from_compose::read(document, file, task)?;
+        Ok(services.declare(document))
+    }
+
     /// The services of a Compose file whose text is known, and the directory that it would lie in.
-    pub(super) fn of_text(document: &mut Document, text: &str, directory: &Path) -> Result<Self, plan::Obstacle> {
+    pub(super) fn of_text(
+        document: &mut Document,
+        text: &str,
+        directory: &Path,
+        task: &Task,
+    ) -> Result<Self, plan::Obstacle> {
         exclusive(document, &directory.join("compose.yaml"))?;
-        let services = from_compose::read_in(document, text, directory)?;
+        let services = from_compose::read_in(document, text, directory, task)?;
         Ok(services.declare(document))
     }
 
