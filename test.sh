@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak` and `podman` are run by hand. It installs what is missing, counts every
+# The test command. `./test.sh` runs every lane; `./test.sh unit` runs one; `soak`, `podman` and `gvisor` are run by hand. It installs what is missing, counts every
 # check and test, and ends with the line `N passed, N failed`. A lane whose system is missing fails.
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
@@ -10,6 +10,7 @@ TEST=(cargo test --release --no-fail-fast -p ringfence)
 LANES=(lint unit sandbox egress docker serve inspect verify)
 DENY_VERSION=0.20.2
 FUZZ_VERSION=0.13.2
+GVISOR_VERSION=v0.0.0-20260905035102-160fafc42237
 INSPECT_VERSION=0.3.285
 INSPECT_EVALS_VERSION=0.26.0
 JSONSCHEMA_VERSION=4.26.0
@@ -37,6 +38,8 @@ failed=0
 log=$(mktemp)
 docker_place=
 docker_pid=
+# What else the daemon is told.
+docker_more=()
 # Whatever ends this script, the daemon that it started ends too.
 trap 'stop_docker; rm -f "$log"' EXIT
 # After what runs now has ended: it still uses what the line above removes.
@@ -270,6 +273,27 @@ lane_docker() {
     stop_docker
 }
 
+# By hand: containers with a kernel in user space. `RUNSC` is gVisor's program; without it, it is built of its Go module.
+lane_gvisor() {
+    debian dockerd docker.io && debian docker docker-cli && debian debootstrap debootstrap && debian busybox busybox-static
+    if [ -z "${RUNSC:-}" ]; then
+        RUNSC=$PWD/target/gvisor/runsc
+        [ -x "$RUNSC" ] || check 'gVisor, built' env GOBIN="$PWD/target/gvisor" CGO_ENABLED=0 go install "gvisor.dev/gvisor/runsc@$GVISOR_VERSION"
+    fi
+    docker_more=(--add-runtime "runsc=$RUNSC")
+    own_docker
+    if [ -n "$docker_pid" ]; then
+        check 'images for containers' docker_images
+        check 'the program' cargo build --release -p ringfence
+        tests 'containers of gVisor conform' in_docker env RINGFENCE_PROVIDER=docker RINGFENCE_IMAGE=ringfence/debian RINGFENCE_RUNTIME=runsc \
+            "${TEST[@]}" -p sandbox --test conformance container::
+        local document=$docker_place/profile.yaml
+        printf 'profile: T0.H1.N2\nsandbox: docker\nruntime: runsc\napproval: ci\n' >"$document"
+        check 'N2, proven' in_docker target/release/ringfence verify --provider docker --pull never --image ringfence/debian "$document"
+    fi
+    stop_docker
+}
+
 # in_docker COMMAND…: with the lane's own daemon.
 in_docker() {
     env TMPDIR="$docker_place/tmp" DOCKER_HOST="unix://$docker_place/socket" DOCKER_CONFIG="$docker_place/config" \
@@ -349,7 +373,7 @@ daemon_command() {
     printf '%s ' dockerd --data-root "$docker_place/data" --exec-root "$docker_place/exec" --pidfile "$docker_place/pid" \
         -H "unix://$docker_place/socket" --storage-driver "$1" --bridge=none --iptables=false --ip6tables=false \
         -H "tcp://127.0.0.1:$(cat "$docker_place/port")" --tlsverify --tlscacert "$docker_place/tls/ca.pem" \
-        --tlscert "$docker_place/tls/server.pem" --tlskey "$docker_place/tls/server-key.pem"
+        --tlscert "$docker_place/tls/server.pem" --tlskey "$docker_place/tls/server-key.pem" "${docker_more[@]}"
 }
 
 # Certificates for the daemon and for its clients, and a port that nobody has.

@@ -57,9 +57,10 @@ impl Workshop {
         group: Option<&str>,
     ) -> Result<(Sandbox, Capture), StartError> {
         let engine = &self.engine;
-        // Descriptors do not come from another machine: there its guest listens, and relays.
+        // Descriptors do not come from another machine, be it a virtual one: there its guest listens, and relays.
         let elsewhere = Request { network: Network::Relayed, ..request.clone() };
-        let is_elsewhere = request.network == Network::Captured && !engine.endpoint().is_local();
+        let is_apart = !engine.endpoint().is_local() || request.own_kernel;
+        let is_elsewhere = request.network == Network::Captured && is_apart;
         let request = if is_elsewhere { &elsewhere } else { request };
         if let Some(mount) = request.mounts.first().filter(|_| !engine.endpoint().is_local()) {
             let (path, endpoint) = (mount.source.clone(), engine.endpoint().to_string());

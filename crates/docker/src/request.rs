@@ -105,6 +105,8 @@ pub struct Request {
     pub network: Network,
     /// The Engine's name of a runtime; `None` for its default.
     pub runtime: Option<String>,
+    /// Whether that runtime's containers have a kernel of their own, as a virtual machine has.
+    pub own_kernel: bool,
     /// Whether setuid programs work: root inside then keeps no more than it has otherwise.
     pub allow_setuid: bool,
     /// Whether nothing but mounts and memory file systems can be written.
@@ -149,6 +151,7 @@ impl Request {
             mounts: Vec::new(),
             network: Network::Captured,
             runtime: None,
+            own_kernel: false,
             allow_setuid: false,
             read_only: false,
             tmpfs: BTreeMap::new(),

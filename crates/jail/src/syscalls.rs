@@ -169,7 +169,7 @@ pub(crate) const MOUNT_ATTR_RDONLY: u64 = 1;
 pub(crate) const MOUNT_ATTR_NOSUID: u64 = 2;
 pub(crate) const MOUNT_ATTR_NODEV: u64 = 4;
 
-/// Sets the interface `lo` up.
+/// Sets the interface `lo` up. A kernel that cannot be told so, as gVisor's, may have it up already.
 pub(crate) fn loopback_up() -> io::Result<()> {
     // WHY: the one interface of a fresh namespace needs one flag; netlink would be a library for it.
     // SAFETY: the request is a zeroed `ifreq` with a name that fits; the socket is closed by its owner.
@@ -182,7 +182,11 @@ pub(crate) fn loopback_up() -> io::Result<()> {
             *to = c_char::from_ne_bytes([*from]);
         }
         request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(0);
-        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request).into()).map(|_| ())
+        let told = check(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request).into());
+        let Err(error) = told else { return Ok(()) };
+        check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request).into())?;
+        let is_up = i32::from(request.ifr_ifru.ifru_flags) & libc::IFF_UP != 0;
+        if is_up { Ok(()) } else { Err(error) }
     }
 }
 

@@ -388,7 +388,9 @@ async fn background_processes_live_on(provider: Provider) {
         sh(&sandbox, "true").await;
         assert_eq!(asleep(&sandbox, &marker).await, 1);
     }
-    assert_eq!(asleep_on_the_host(&marker), 1, "it can be seen from outside");
+    // A kernel of its own shows nobody outside what runs inside.
+    let seen = usize::from(std::env::var_os("RINGFENCE_RUNTIME").is_none());
+    assert_eq!(asleep_on_the_host(&marker), seen);
     sandbox.stop().await.unwrap();
     assert_eq!(asleep_on_the_host(&marker), 0, "until the sandbox ends");
 }

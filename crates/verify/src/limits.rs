@@ -29,6 +29,10 @@ pub(crate) async fn probe(bound: Bound, inside: &Sandbox, scene: &Scene) -> Resu
     if name.is_some_and(|name| !scene.bounds(name)) {
         return Ok(Finding::unclaimed("the plan says that nothing bounds it here"));
     }
+    // The runtime itself is what is bounded: to try it is to end it.
+    if matches!(bound, Bound::Memory | Bound::Pids) && scene.has_kernel_of_runtime() {
+        return Ok(Finding::unclaimed("the plan says that the sandbox ends there, and nobody is left to tell"));
+    }
     // The root of the sandbox is what is bounded.
     let directory = || String::from("/");
     let (aim, limit) = match bound {

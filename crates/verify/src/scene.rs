@@ -108,8 +108,22 @@ impl Scene {
             Control::Ids if self.concedes("root_is_root") => {
                 Some("the plan says that root inside is root on the daemon's machine")
             }
+            Control::CgroupNamespace
+            | Control::ProcSys
+            | Control::KernelInterfaces
+            | Control::Devices
+            | Control::Guest
+                if self.has_kernel_of_runtime() =>
+            {
+                Some("the plan says that this is the runtime's own kernel's")
+            }
             _ => None,
         }
+    }
+
+    /// Whether what programs see of a kernel is a runtime's in user space.
+    pub(crate) fn has_kernel_of_runtime(&self) -> bool {
+        self.concedes("kernel_of_the_runtime")
     }
 
     /// Whether the plan bounds this: `memory`, `pids`, `disk`.

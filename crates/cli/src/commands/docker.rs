@@ -111,6 +111,7 @@ pub(super) fn kind(asked: &Request, plan: &Plan, image: &AtDaemon) -> Result<Doc
         mounts: container::mounts(asked)?,
         network: if network::is_captured(plan) { Captured } else { Loopback },
         runtime: plan.runtime.as_ref().map(|runtime| runtime.0.clone()),
+        own_kernel: plan.kernel_boundary == profile::plan::KernelBoundary::Own,
         allow_setuid: plan.allow_setuid,
         ..docker::Request::of(&image.local.id)
     };

@@ -77,8 +77,10 @@ fn assess_on(provider: Provider, request: &Request, facts: &Facts) -> Assessment
     let zones = Zones::of(document, profile);
     // Phases and services may differ from the profile's letter; every level that occurs must be enforceable.
     let levels: BTreeSet<_> = zones.all().map(|zone| zone.level).chain([profile.network]).collect();
+    let runtime = document.runtime.as_ref().map(|runtime| runtime.value.clone());
+    let kernel_boundary = controls::kernel_boundary(provider, runtime.as_ref());
     let Enforcement { mut controls, residual: mut lost, unmet: unenforced } =
-        controls::enforce(provider, &levels, facts);
+        controls::enforce(provider, kernel_boundary, &levels, facts);
     unmet.extend(unenforced);
     let (limit_controls, unbounded, unlimited) = limits::enforce(provider, facts, &document.limits);
     controls.extend(limit_controls);
@@ -91,14 +93,13 @@ fn assess_on(provider: Provider, request: &Request, facts: &Facts) -> Assessment
     let weakest = levels.first().copied().unwrap_or(profile.network);
     unmet.extend(statements::missing(request, weakest));
 
-    let runtime = document.runtime.as_ref().map(|runtime| runtime.value.clone());
     let mut plan = Plan {
         schema: Plan::SCHEMA,
         profile,
         provider,
         provider_config,
         allow_setuid: document.allow_setuid.is_some(),
-        kernel_boundary: controls::kernel_boundary(provider, runtime.as_ref()),
+        kernel_boundary,
         runtime,
         image,
         controls,

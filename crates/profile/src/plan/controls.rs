@@ -161,7 +161,7 @@ const QEMU: &[Row] = &[
 ];
 
 /// The network's rows: absence, then capture, then the check of names.
-fn network_rows(provider: Provider, levels: &BTreeSet<Network>, facts: &Facts) -> Vec<Row> {
+fn network_rows(provider: Provider, boundary: KernelBoundary, levels: &BTreeSet<Network>, facts: &Facts) -> Vec<Row> {
     let (absent, capture, needs_absent, needs_capture): (_, _, &[Capability], &[Capability]) = match provider {
         Provider::Local => return Vec::new(),
         Provider::Container => (
@@ -170,7 +170,7 @@ fn network_rows(provider: Provider, levels: &BTreeSet<Network>, facts: &Facts) -
             &[UserNamespaces],
             &[UserNamespaces, Nftables],
         ),
-        Provider::Docker if facts.has(DockerHere) => (
+        Provider::Docker if facts.has(DockerHere) && boundary != KernelBoundary::Own => (
             "every container has `network: none`",
             "redirect rules, made inside before the guest starts; listeners passed to the gateway outside",
             &[Docker],
@@ -249,7 +249,12 @@ pub(super) struct Enforcement {
 }
 
 /// Looks up every control of `provider` for the network levels that occur.
-pub(super) fn enforce(provider: Provider, levels: &BTreeSet<Network>, facts: &Facts) -> Enforcement {
+pub(super) fn enforce(
+    provider: Provider,
+    boundary: KernelBoundary,
+    levels: &BTreeSet<Network>,
+    facts: &Facts,
+) -> Enforcement {
     let rows = match provider {
         Provider::Local => LOCAL,
         Provider::Container => CONTAINER,
@@ -259,8 +264,11 @@ pub(super) fn enforce(provider: Provider, levels: &BTreeSet<Network>, facts: &Fa
         Provider::Qemu => QEMU,
     };
     let mut result = Enforcement::default();
-    for row in rows.iter().chain(&network_rows(provider, levels, facts)) {
-        result.add(row, facts);
+    for row in rows.iter().chain(&network_rows(provider, boundary, levels, facts)) {
+        match (row.0, boundary) {
+            ("network.capture", KernelBoundary::UserSpace) => result.add_without_rules(row),
+            _ => result.add(row, facts),
+        }
     }
     if let (Provider::Local, Some(level)) = (provider, levels.iter().max().filter(|level| **level > Network::N0)) {
         result.unmet.push(
@@ -276,6 +284,21 @@ pub(super) fn enforce(provider: Provider, levels: &BTreeSet<Network>, facts: &Fa
 }
 
 impl Enforcement {
+    /// A kernel in user space has no redirect rules: what needs them is refused, or attempts go unseen.
+    fn add_without_rules(&mut self, Row(id, promise, _, _, lost): &Row) {
+        match lost {
+            Refuse => self.unmet.push(
+                Unmet::new(
+                    Cause::Unenforceable,
+                    *id,
+                    format!("{promise}: needs redirect rules, but: the runtime's own kernel has none"),
+                )
+                .hint("choose N2, or another runtime: runc or kata"),
+            ),
+            Remains(residual, text) => self.residual.push(Residual { id: residual, text: (*text).into() }),
+        }
+    }
+
     fn add(&mut self, Row(id, promise, mechanism, needs, lost): &Row, facts: &Facts) {
         let Some(&lacking) = needs.iter().find(|&&need| !facts.has(need)) else {
             self.controls.push(Control { id, promise: (*promise).into(), mechanism: (*mechanism).into() });

@@ -67,6 +67,13 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
             ),
         ));
     }
+    if plan.kernel_boundary == KernelBoundary::UserSpace {
+        all.push(residual(
+            "kernel_of_the_runtime",
+            "the runtime's own kernel shows its own /proc, /sys and /dev and lets root inside change its settings and end the guest, and with it the sandbox; so does whoever uses more memory or processes than the limits"
+                .to_owned(),
+        ));
+    }
     for affordance in &plan.affordances {
         let name = &affordance.name;
         if affordance.kind == Kind::Tool && standard_tool(name).is_none() {

@@ -127,7 +127,7 @@ fn typical_plans_in_full() {
 const FULL: &str = r#"
 profile: T0.H1.N1
 sandbox: [docker, compose.yaml]
-runtime: runsc
+runtime: kata
 image: registry.example.org/agent@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 network:
   allow_domains: [example.org, "*.packages.example.org", "tcp://git.example.org:22"]
@@ -454,6 +454,25 @@ fn n2_holds_without_redirect_rules_and_says_what_is_lost() {
     let plan = compile(&request("profile: T0.H1.N2\napproval: ci"), &facts("old_kernel")).unwrap();
     assert!(plan.residual.iter().any(|residual| residual.id == "attempts_unrecorded"));
     assert!(compile(&request("profile: T0.H1.N1\napproval: ci"), &facts("old_kernel")).is_err());
+}
+
+#[test]
+fn a_kernel_in_user_space_is_for_n2_and_says_what_it_does_not_do() {
+    let text = |network: &str| {
+        format!(
+            "profile: T0.H1.{network}\nsandbox: docker\nimage: x\nruntime: runsc\napproval: ci\njustification: a test"
+        )
+    };
+    let plan = compile(&request(&text("N2")), &Facts::assumed()).unwrap();
+    assert_eq!(plan.kernel_boundary, super::KernelBoundary::UserSpace);
+    for residual in ["attempts_unrecorded", "kernel_of_the_runtime"] {
+        assert!(plan.residual.iter().any(|found| found.id == residual), "{residual}");
+    }
+    assert!(!plan.controls.iter().any(|control| control.id == "network.capture"));
+    for network in ["N0", "N1"] {
+        let refused = compile(&request(&text(network)), &Facts::assumed()).unwrap_err();
+        assert!(refused.unmet.iter().any(|unmet| unmet.control == "network.capture"), "{refused:?}");
+    }
 }
 
 #[test]

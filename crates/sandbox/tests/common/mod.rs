@@ -1,7 +1,7 @@
 //! What the tests of sandboxes share.
 //!
 //! By default sandboxes are the embedded engine's. With `RINGFENCE_PROVIDER=docker` they are containers of the daemon that
-//! `DOCKER_HOST` names, of the image `RINGFENCE_IMAGE`; `RINGFENCE_USER` is whom its commands run as. An image that has
+//! `DOCKER_HOST` names, of the image `RINGFENCE_IMAGE`; `RINGFENCE_USER` is whom its commands run as, `RINGFENCE_RUNTIME` what runs them. An image that has
 //! one program and nothing else (`RINGFENCE_ONLY_PROGRAM` is its path) is asked for everything by that program's name.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test program uses a part; a test may stop at its own set-up")]
@@ -64,7 +64,8 @@ pub(crate) async fn create_as(request: Request) -> Result<Sandbox, StartError> {
     let name = std::env::var("RINGFENCE_IMAGE").unwrap();
     let image = engine.image(&name, docker::Pull::Never, &mut |_| ()).await.unwrap();
     let Request { limits, mounts, network, .. } = request;
-    let request = docker::Request { limits, mounts, network, ..docker::Request::of(image.id) };
+    let runtime = std::env::var("RINGFENCE_RUNTIME").ok();
+    let request = docker::Request { limits, mounts, network, runtime, ..docker::Request::of(image.id) };
     let patience = docker::Patience::default();
     let kind = docker::Docker { endpoint, patience, request, copies_programs: false };
     Ok(kind.start(&unique()).await?.make(sandbox::Variant::default()).await?.0)

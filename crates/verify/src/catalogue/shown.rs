@@ -121,7 +121,8 @@ pub(super) fn mounts(info: &str, scene: &Scene) -> Finding {
         let kind = rest.split(' ').next().unwrap_or_default();
         let planned = is_in_dev(place) || scene.mounts.iter().any(|mount| mount == place);
         let of_engine = scene.plan.provider == Provider::Docker && is_engines(kind, root, place);
-        if !planned && !of_engine && !is_own(kind, root, place) {
+        let of_kernel = scene.has_kernel_of_runtime() && is_kernels(kind, root, place);
+        if !planned && !of_engine && !of_kernel && !is_own(kind, root, place) {
             return Finding::fail(format!("{kind} at {place}, from {root}"));
         }
         if line.contains(&*canary.to_string_lossy()) {
@@ -177,6 +178,21 @@ fn is_engines(kind: &str, root: &str, place: &str) -> bool {
         ("mqueue", "/dev/mqueue") | ("sysfs", "/sys") => root == "/",
         ("cgroup" | "cgroup2" | "tmpfs", _) if place == "/sys" || place.starts_with("/sys/") => root == "/",
         _ => root.ends_with("/_data") && numbered(above),
+    }
+}
+
+/// What a kernel in user space shows: a /dev and control groups of its own making, and what the Engine mounts by its gofer, of
+/// which it does not say where it comes from.
+fn is_kernels(kind: &str, root: &str, place: &str) -> bool {
+    let files = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf"];
+    let is_own = place.strip_prefix("/.ringfence-").is_some_and(|rest| !rest.contains('/'));
+    match kind {
+        "dev" => (root, place) == ("/", "/dev"),
+        // Where the image has nothing there.
+        "tmpfs" => (root, place) == ("/", "/tmp"),
+        "cgroup" => place.starts_with("/sys/fs/cgroup/"),
+        "9p" => root == "/" && (files.contains(&place) || is_own),
+        _ => false,
     }
 }
 
@@ -254,6 +270,31 @@ mod tests {
             ("sysfs", "/".into(), "/mnt"),
         ] {
             assert!(!is_engines(kind, &root, place), "{kind} {root} {place}");
+        }
+    }
+
+    #[test]
+    fn mounts_of_a_kernel_in_user_space_are_known_and_others_are_not() {
+        for (kind, root, place) in [
+            ("dev", "/", "/dev"),
+            ("tmpfs", "/", "/tmp"),
+            ("cgroup", "/0123", "/sys/fs/cgroup/cpu"),
+            ("9p", "/", "/etc/hosts"),
+            ("9p", "/", "/.ringfence-2f"),
+        ] {
+            assert!(is_kernels(kind, root, place), "{kind} {root} {place}");
+        }
+        for (kind, root, place) in [
+            ("dev", "/", "/mnt"),
+            ("tmpfs", "/x", "/tmp"),
+            ("tmpfs", "/", "/mnt"),
+            ("9p", "/", "/mnt"),
+            ("9p", "/x", "/etc/hosts"),
+            ("9p", "/", "/.ringfence-2f/x"),
+            ("cgroup", "/", "/mnt"),
+            ("ext4", "/", "/etc/hosts"),
+        ] {
+            assert!(!is_kernels(kind, root, place), "{kind} {root} {place}");
         }
     }
 
