@@ -26,6 +26,17 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a container of a run that nobody can ask about is left alone.
 const LEASE: Duration = Duration::from_hours(7 * 24);
 
+/// The most of a sample's name that a label has.
+const MAX_SAMPLE: usize = 256;
+
+/// Whose a container is: its number in the run, its group, its sample.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Whose<'a> {
+    pub(crate) number: u32,
+    pub(crate) group: Option<&'a str>,
+    pub(crate) sample: Option<&'a str>,
+}
+
 /// What one run makes its containers with.
 pub(crate) struct Workshop {
     pub(crate) engine: Engine,
@@ -40,22 +51,22 @@ fn lease() -> u64 {
 }
 
 impl Workshop {
-    fn labels(&self, number: u32) -> Result<HashMap<String, String>, DockerError> {
-        Ok(HashMap::from([
+    fn labels(&self, whose: Whose<'_>) -> Result<HashMap<String, String>, DockerError> {
+        let sample = whose.sample.map(|sample| {
+            let plain = sample.chars().filter(|sign| !sign.is_control()).take(MAX_SAMPLE);
+            (label::SAMPLE.to_owned(), plain.collect())
+        });
+        let all = [
             (label::RUN.to_owned(), self.run.clone()),
-            (label::SANDBOX.to_owned(), number.to_string()),
+            (label::SANDBOX.to_owned(), whose.number.to_string()),
             (label::OWNER.to_owned(), place::owner().map_err(DockerError::Place)?),
             (label::LEASE.to_owned(), lease().to_string()),
-        ]))
+        ];
+        Ok(all.into_iter().chain(sample).collect())
     }
 
     /// One more container, with its capture if one is asked for. Whatever fails removes it.
-    pub(crate) async fn create(
-        &self,
-        request: &Request,
-        number: u32,
-        group: Option<&str>,
-    ) -> Result<(Sandbox, Capture), StartError> {
+    pub(crate) async fn create(&self, request: &Request, whose: Whose<'_>) -> Result<(Sandbox, Capture), StartError> {
         let engine = &self.engine;
         // Descriptors do not come from another machine, be it a virtual one: there its guest listens, and relays.
         let elsewhere = Request { network: Network::Relayed, ..request.clone() };
@@ -72,11 +83,11 @@ impl Workshop {
             return Err(DockerError::NoSubpaths { subpath, endpoint: engine.endpoint().to_string() }.into());
         }
         let _room = engine.room().await;
-        let own = self.programs.own(self.place.path(), number).map_err(DockerError::Place)?;
+        let own = self.programs.own(self.place.path(), whose.number).map_err(DockerError::Place)?;
         let awaited =
             (request.network == Network::Captured).then(|| Awaited::bind(&own.path().join("socket"))).transpose();
         let awaited = awaited.map_err(DockerError::Place)?;
-        let held = self.begin(request, (number, group), &own).await?;
+        let held = self.begin(request, whose, &own).await?;
         let (output, input, said) = self.attach(&held.1).await?;
         let id = held.1.clone();
         let start =
@@ -116,22 +127,23 @@ impl Workshop {
     }
 
     /// Creates the container, with our programs in it.
-    async fn begin(
-        &self,
-        request: &Request,
-        (number, group): (u32, Option<&str>),
-        own: &Own,
-    ) -> Result<(Held, String), DockerError> {
+    async fn begin(&self, request: &Request, whose: Whose<'_>, own: &Own) -> Result<(Held, String), DockerError> {
         let engine = &self.engine;
         let copied = matches!(self.programs, Programs::Copied);
         if copied && request.read_only {
             return Err(DockerError::ReadOnlyRoot { endpoint: engine.endpoint().to_string() });
         }
         let body = request.body(
-            self.labels(number)?,
-            Supply { directory: own.path(), inside: own.inside(), copied, group, podman: engine.is_podman() },
+            self.labels(whose)?,
+            Supply {
+                directory: own.path(),
+                inside: own.inside(),
+                copied,
+                group: whose.group,
+                podman: engine.is_podman(),
+            },
         );
-        let name = format!("ringfence-{}-{number}", self.run);
+        let name = format!("ringfence-{}-{}", self.run, whose.number);
         let options = CreateContainerOptions { name: Some(name.clone()), ..Default::default() };
         let create = |client: bollard::Docker| async move { client.create_container(Some(options), body).await };
         // Held by its name before it is asked for: whoever gives up meanwhile leaves nothing.

@@ -22,6 +22,7 @@ pub(crate) struct Held {
     engine: Engine,
     /// Its id, or its name as long as nobody knows whether it is there.
     id: Option<String>,
+    name: String,
     is_there: bool,
     runtime: Handle,
     /// Its lock says that the run lives.
@@ -31,7 +32,7 @@ pub(crate) struct Held {
 impl Held {
     /// One that the daemon is being asked for.
     pub(crate) fn asked(engine: Engine, name: String, place: Arc<Place>) -> Self {
-        Self { engine, id: Some(name), is_there: false, runtime: Handle::current(), place }
+        Self { engine, id: Some(name.clone()), name, is_there: false, runtime: Handle::current(), place }
     }
 
     /// It is there.
@@ -49,6 +50,10 @@ impl Backing for Held {
     fn stop(&mut self) -> Result<(), StartError> {
         let Some(id) = self.id.take() else { return Ok(()) };
         Ok(self.runtime.block_on(remove(&self.engine, &id))?)
+    }
+
+    fn name(&self) -> Option<&str> {
+        Some(&self.name)
     }
 
     fn abandon(&mut self) {

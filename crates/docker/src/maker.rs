@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sandbox::{Bounds, Capture, Kind, Limits, Maker, Pending, Sandbox, StartError, Variant};
 
-use crate::create::Workshop;
+use crate::create::{Whose, Workshop};
 use crate::endpoint::Endpoint;
 use crate::engine::{Engine, Patience};
 use crate::error::DockerError;
@@ -71,7 +71,8 @@ impl Maker for Made {
                 request.limits = request.limits.map(|limits| Limits { memory, pids, ..limits });
             }
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            self.workshop.create(&request, number, variant.group.as_deref()).await
+            let whose = Whose { number, group: variant.group.as_deref(), sample: variant.sample.as_deref() };
+            self.workshop.create(&request, whose).await
         })
     }
 

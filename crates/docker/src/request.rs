@@ -86,6 +86,8 @@ pub(crate) mod label {
     pub(crate) const RUN: &str = "ringfence.run";
     /// Its number in the run.
     pub(crate) const SANDBOX: &str = "ringfence.sandbox";
+    /// The sample that it is for, where that was known when it was made.
+    pub(crate) const SAMPLE: &str = "ringfence.sample";
     /// Who the run belongs to: a user on a machine.
     pub(crate) const OWNER: &str = "ringfence.owner";
     /// When nobody can want it any more, in seconds since 1970.

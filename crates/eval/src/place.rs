@@ -180,7 +180,11 @@ impl Places {
             }
         };
         let served = self.serve(phase, sample, capture, journal).await?;
-        journal.info(json!({"kind": "sandbox", "action": "start", "phase": phase.name()}));
+        let mut begun = json!({"kind": "sandbox", "action": "start", "phase": phase.name()});
+        if let Some(name) = sandbox.name() {
+            begun["name"] = name.into();
+        }
+        journal.info(begun);
         Ok(Place { sandbox, served, services: None, _slot: slot })
     }
 
@@ -208,6 +212,7 @@ impl Places {
         let writer = journal.clone();
         let start = Start {
             group: format!("{}-{}", self.run, stacked.next.fetch_add(1, Ordering::Relaxed)),
+            sample: Some(sample.to_owned()),
             // A scorer judges what was left: nothing of the sample's begins anew.
             default_process: phase != Phase::Score,
             default_egress: self.egress(phase)?.clone(),

@@ -50,6 +50,8 @@ pub struct Variant {
     pub bounds: Option<Bounds>,
     /// The group that it belongs to: sandboxes of one group share what their kinds share by name. Unique on this machine.
     pub group: Option<String>,
+    /// The sample that it is for, for people who look at it from outside.
+    pub sample: Option<String>,
 }
 
 /// What a sandbox may use up.
@@ -92,7 +94,7 @@ struct Embedded {
 
 impl Maker for Embedded {
     fn make(&self, variant: Variant) -> Pending<'_, (Sandbox, Capture)> {
-        let Variant { begin_with, system, bounds, group: _ } = variant;
+        let Variant { begin_with, system, bounds, group: _, sample: _ } = variant;
         let mut request = Request { begin_with, system, ..self.request.clone() };
         if let Some(Bounds { memory, pids, disk }) = bounds {
             // A host that bounds nothing does not begin to for this one.

@@ -90,6 +90,11 @@ pub trait Backing: Send + Sync {
         let _ = self.stop();
     }
 
+    /// What whoever provides it calls it, where that can be looked up from outside.
+    fn name(&self) -> Option<&str> {
+        None
+    }
+
     /// Ends it and keeps its files.
     fn freeze(&mut self) -> Result<Snapshot, StartError> {
         Err(StartError::NoFiles)
@@ -149,6 +154,11 @@ impl Sandbox {
     #[must_use]
     pub fn hold(&self) -> Self {
         Self { session: self.session.clone(), backing: None }
+    }
+
+    /// What whoever provides it calls it, where that can be looked up from outside.
+    pub fn name(&self) -> Option<&str> {
+        self.backing.as_ref()?.name()
     }
 
     /// The conversation with its guest.

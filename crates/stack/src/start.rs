@@ -40,6 +40,8 @@ pub struct Stack {
 pub struct Start {
     /// What they share is known by this; unique on this machine.
     pub group: String,
+    /// The sample, as people know it.
+    pub sample: Option<String>,
     /// Whether the default service's own process is started; else its sandbox is all there is of it.
     pub default_process: bool,
     /// What the default service may reach, unless it may reach nothing at all.
@@ -173,7 +175,8 @@ impl<G: Gateway> Starting<'_, G> {
             return Err(abandoned());
         }
         // Not given up halfway: what is begun is held, and ends by being stopped.
-        let variant = Variant { group: Some(self.start.group.clone()), ..Variant::default() };
+        let (group, sample) = (Some(self.start.group.clone()), self.start.sample.clone());
+        let variant = Variant { group, sample, ..Variant::default() };
         let made = maker.make(variant).await;
         let (sandbox, capture) = made.map_err(|source| StackError::Make { service: service.name.clone(), source })?;
         let served = if service.kind.is_captured() {

@@ -107,6 +107,7 @@ async fn start(services: Vec<Service>, patience: Duration) -> (Result<(Stack, Ru
     let kept = Arc::clone(&events);
     let start = Start {
         group: "group".into(),
+        sample: None,
         default_process: true,
         default_egress: Egress::Nothing,
         patience,

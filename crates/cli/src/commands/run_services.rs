@@ -33,6 +33,7 @@ pub(super) async fn execute(
     let troubles: Arc<Mutex<Vec<Event>>> = Arc::default();
     let start = Start {
         group: run.clone(),
+        sample: None,
         // The command is what runs there.
         default_process: false,
         default_egress: zone.egress.clone(),

@@ -42,6 +42,9 @@ dataset:
     let sample = &log["samples"][0];
     let said = sample["messages"].to_string();
     assert!(said.contains("x\\n0"), "what setup started is gone: {said}");
+    let begun = |event: &&Value| event["data"]["kind"] == "sandbox" && event["data"]["action"] == "start";
+    let name = sample["events"].as_array().unwrap().iter().find(begun).map(|event| event["data"]["name"].clone());
+    assert!(name.as_ref().and_then(Value::as_str).is_some_and(|name| name.starts_with("ringfence-")), "{name:?}");
     assert!(sample["scores"].to_string().contains("\"C\""), "{}", sample["scores"]);
 }
 

@@ -477,6 +477,28 @@ fn ten_samples_of_five_services_at_the_same_time() {
 }
 
 #[test]
+fn containers_say_which_sample_they_are_for() {
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let path = task(place.path(), 1);
+    let labels = std::thread::scope(|scope| {
+        let evaluation = scope.spawn(|| ended(place.path(), &[&path]));
+        let mut seen = std::collections::BTreeSet::new();
+        while !evaluation.is_finished() {
+            let format = "{{.Label \"ringfence.sample\"}}";
+            let all = docker(&["ps", "--filter", "label=ringfence.sample", "--format", format]);
+            seen.extend(all.lines().map(str::to_owned));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let (code, result, err) = evaluation.join().unwrap();
+        assert_eq!(code, 0, "{err} {result}");
+        seen
+    });
+    assert!(!labels.is_empty() && labels.iter().all(|label| label.contains("s0")), "{labels:?}");
+    gone(Duration::from_secs(30));
+}
+
+#[test]
 fn the_default_services_own_process_begins_anew_for_the_agent_and_not_for_the_scorer() {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();

@@ -66,6 +66,7 @@ impl Stacked {
         let own = blueprint.services.iter().find(|service| service.name == blueprint.default);
         let start = Start {
             group: run.to_owned(),
+            sample: None,
             default_process: true,
             default_egress: own.map_or(Egress::Nothing, |service| service.egress.clone()),
             patience: PATIENCE,
