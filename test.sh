@@ -306,12 +306,12 @@ attacked() {
         "${TEST[@]}" --test egress -- addresses answers bytes escapes floods http names tls
 }
 
-# Attacks that mean something only on the embedded engine: its helper, its images, its bounds of disks, its setuid programs; and two
-# about what the list of mounts shows, which plans of Docker concede.
+# Attacks that mean something only on the embedded engine: its helper, its images, its bounds of disks, its setuid programs; and
+# one about what the list of mounts shows, which plans of Docker concede.
 skipped() {
     local name
     for name in kill_zygote setuid_works_where_it_is_allowed_and_stays_inside host_directory_as_image disk_bomb inode_bomb \
-        mountinfo_leaks_paths cgroup_escape mount_target_through_a_link; do
+        mountinfo_leaks_paths mount_target_through_a_link; do
         printf -- '--skip %s ' "$name"
     done
 }
@@ -425,6 +425,8 @@ end_daemon() {
 
 stop_docker() {
     end_daemon
+    # What a runtime leaves mounted would keep the directory.
+    [ -z "$docker_place" ] || awk -v place="$docker_place/" 'index($2, place) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount
     [ -z "$docker_place" ] || rm -rf --one-file-system "$docker_place"
     docker_place=
 }
