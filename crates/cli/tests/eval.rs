@@ -197,7 +197,8 @@ fn limits_that_come_near_are_said_once() {
 #[test]
 fn agent_daemon_survives_into_score() {
     let place = tempfile::tempdir().unwrap();
-    let daemon = "(setsid sh -c 'while :; do date +%N > /tmp/tick; sleep 0.05; done' >/dev/null 2>&1 &); sleep 0.3; test -s /tmp/tick";
+    // Moved into its place, so that there is never half of it, whenever it is ended.
+    let daemon = "(setsid sh -c 'while :; do date +%N > /tmp/next; mv /tmp/next /tmp/tick; sleep 0.05; done' >/dev/null 2>&1 &); sleep 0.3; test -s /tmp/tick";
     // Its files are there, its process is not.
     let script = "test -s /tmp/tick; before=$(cat /tmp/tick); sleep 0.5; test \"$before\" = \"$(cat /tmp/tick)\"";
     let text = shell_task(&[daemon], &format!("{{kind: script, script: {}}}", serde_json::json!(script)));
