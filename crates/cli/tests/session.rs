@@ -126,7 +126,7 @@ fn a_command_that_goes_on_is_read_and_interrupted() {
 #[test]
 fn a_restart_ends_background_jobs() {
     let place = tempfile::tempdir().unwrap();
-    let job = "(setsid sh -c 'while :; do date +%N > /tmp/tick; sleep 0.05; done' >/dev/null 2>&1 &); number=1";
+    let job = "(setsid sh -c 'while :; do date +%N > /tmp/next; mv /tmp/next /tmp/tick; sleep 0.05; done' >/dev/null 2>&1 &); number=1";
     let (tools, _) = run(
         place.path(),
         CONTAINER,
@@ -204,7 +204,7 @@ fn a_flood_and_binary_output_are_bounded_and_stay_text() {
 fn a_shell_does_not_outlive_its_sample() {
     let place = tempfile::tempdir().unwrap();
     let mark = place.path().join("tick");
-    let job = format!("while :; do date +%N > {}; sleep 0.05; done &", mark.display());
+    let job = format!("while :; do date +%N > {0}.next; mv {0}.next {0}; sleep 0.05; done &", mark.display());
     let (tools, _) = run(
         place.path(),
         LOCAL,

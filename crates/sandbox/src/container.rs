@@ -262,12 +262,12 @@ pub fn check_mount(source: &str) -> Result<(), StartError> {
 pub fn check_mounts(mounts: &[Mount]) -> Result<(), StartError> {
     check_nesting(mounts)?;
     for mount in mounts {
-        check_mount(&mount.source)?;
         let refused = |why| StartError::Mount { path: mount.source.clone(), why };
         let leads = std::fs::canonicalize(&mount.source).map_err(|error| refused(error.to_string()))?;
         if leads != Path::new(&mount.source) {
-            return Err(refused(format!("it has become a link, and leads to {}", leads.display())));
+            return Err(refused(format!("it is a link, and leads to {}", leads.display())));
         }
+        check_mount(&mount.source)?;
     }
     Ok(())
 }
