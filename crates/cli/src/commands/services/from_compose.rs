@@ -85,7 +85,7 @@ fn read_text(document: &Document, text: &str, home: &Home, task: &Task) -> Resul
         ReadError::Problems(problems) => plan::Obstacle::from(problems),
         ReadError::Refused(refused) => refusal(document, refused).into(),
     })?;
-    let mut unmet = told_daemon(document, &project);
+    let mut unmet = told_daemon(&project);
     let mut problems = Vec::new();
     let mut notes = notes(&project);
     let mut wishes = Vec::new();
@@ -104,18 +104,16 @@ fn read_text(document: &Document, text: &str, home: &Home, task: &Task) -> Resul
     Ok(Services { wishes, default: project.default.as_str().to_owned(), notes, images: BTreeMap::new() })
 }
 
-/// What is granted to a sandbox that cannot send it anywhere must not be sent by the daemon on its behalf.
-fn told_daemon(document: &Document, project: &Project) -> Vec<Unmet> {
-    if super::level(document) == profile::Network::N0 {
-        return Vec::new();
-    }
+/// What is granted to a sandbox must not be sent by the daemon on its behalf. Not at N0 either: whoever runs it may raise the
+/// profile later.
+fn told_daemon(project: &Project) -> Vec<Unmet> {
     let told = project.told_daemon.iter().map(|name| {
         let reason = format!(
             "{}: the granted variable `{name}` is part of an image's name or of a build, which the daemon sends out whatever the profile says",
             project.origin
         );
         Unmet::new(Cause::Contradiction, "compose.variables", reason)
-            .hint("write the value into the file or into .env, or choose N0")
+            .hint("write the value into the file or into .env")
     });
     told.collect()
 }

@@ -103,7 +103,7 @@ impl Services {
     /// Makes them part of the document, so that its plan says what holds for them.
     fn declare(mut self, document: &mut Document) -> Self {
         // What the agent has, or nothing: never more.
-        let level = level(document);
+        let level = document.phases.get(&Phase::Agent).map_or(document.profile.value.network, |zone| zone.level.value);
         let rules = document.phases.get(&Phase::Agent).and_then(|zone| zone.rules.clone());
         let limits = document.limits.clone();
         for wish in &mut self.wishes {
@@ -173,11 +173,6 @@ impl Services {
         let stated = self.wishes.iter().filter(|wish| matches!(wish.network, wish::Outside::Stated(_)));
         stated.flat_map(|wish| wish.environment.values().map(|value| value.expose_secret().to_owned())).collect()
     }
-}
-
-/// The network that the agent has.
-fn level(document: &Document) -> Network {
-    document.phases.get(&Phase::Agent).map_or(document.profile.value.network, |zone| zone.level.value)
 }
 
 /// A file that a document names lies beside it.
