@@ -51,7 +51,7 @@ pub(crate) fn copies(inside: &str) -> String {
 }
 
 /// What says something of the host and nothing that a program needs, and by which the guest could be made the first to die.
-const MASKED: [&str; 25] = [
+const MASKED: [&str; 28] = [
     "/proc/1/oom_adj",
     "/proc/1/oom_score_adj",
     "/proc/1/task/1/oom_adj",
@@ -70,7 +70,10 @@ const MASKED: [&str; 25] = [
     "/proc/keys",
     "/proc/kmsg",
     "/proc/latency_stats",
+    "/proc/locks",
+    "/proc/modules",
     "/proc/partitions",
+    "/proc/pressure",
     "/proc/sched_debug",
     "/proc/scsi",
     "/proc/slabinfo",
@@ -254,7 +257,7 @@ impl Request {
             nano_cpus: cpu.map(|millis| millis.saturating_mul(1_000_000)),
             pids_limit: pids,
             memory_reservation: self.memory_kept.map(signed),
-            ulimits: Some([ulimit("core", 0), ulimit("nofile", 4096)].into_iter().chain(asked).collect()),
+            ulimits: Some([ulimit("core", 1), ulimit("nofile", 4096)].into_iter().chain(asked).collect()),
             mounts: Some(own.into_iter().chain(granted).chain(volumes).collect()),
             tmpfs: Some(self.tmpfs.clone().into_iter().collect()),
             shm_size: self.shared_memory.map(signed),

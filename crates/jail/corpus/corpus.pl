@@ -148,7 +148,6 @@ my %program = (
     call($_ => $fd, $vector, 1, 0, 0, 0) for 'pwritev2', 'preadv2';
     call(flock => $fd, 2);
     call($_ => $fd) for 'fsync', 'fdatasync', 'syncfs';
-    call('sync');
     call(ftruncate => $fd, 100);
     call(fallocate => $fd, 0, 0, 8192);
     call(sync_file_range => $fd, 0, 0, 0);
@@ -242,16 +241,6 @@ my %program = (
     call(msgsnd => $queue, pack('qa4', 1, 'text'), 4, 0);
     check 'a message', call(msgrcv => $queue, space(16), 4, 0, 0) == 4;
     call(msgctl => $queue, 0, 0);
-},
-
-'message-queue' => sub {
-    my $name = "ringfence-$$\0";
-    my $queue = call(mq_open => $name, $O_RDWR | $O_CREAT, 0600, 0);
-    call(mq_timedsend => $queue, "hello", 5, 0, 0);
-    call(mq_getsetattr => $queue, 0, space(64));
-    call(mq_notify => $queue, 0);
-    check 'a message', call(mq_timedreceive => $queue, space(8192), 8192, 0, 0) == 5;
-    call(mq_unlink => $name);
 },
 
 'signals' => sub {
@@ -462,22 +451,6 @@ my %program = (
     }
     check 'a descriptor', call(eventfd => 0) > 2 && call(eventfd2 => 0, 0) > 2;
     call(ioctl => $listener, 0x5421, pack('l', 1));
-},
-
-'old-database' => sub {
-    my $context = space(8);
-    call(io_setup => 8, $context);
-    my $id = unpack 'Q', $context;
-    file('f', 'asynchronous');
-    my $f = handle('f');
-    my $buffer = space(12);
-    # data, key and flags, operation 0 (read), descriptor, buffer, bytes, offset.
-    my $request = pack 'QLLSsLQQqQLL', 0, 0, 0, 0, 0, fileno $f, address($buffer), 12, 0, 0, 0, 0;
-    call(io_submit => $id, 1, pack('p', $request));
-    check 'one event', call(io_getevents => $id, 1, 1, space(32), 0) == 1 && $buffer eq 'asynchronous';
-    ask(io_cancel => $id, $request, space(32));
-    call(io_pgetevents => $id, 0, 1, space(32), pack('qq', 0, 1), 0);
-    call(io_destroy => $id);
 },
 
 );

@@ -1,11 +1,12 @@
 //! What this kernel does for this user, found out by doing it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::attempt::{Failure, Refused, Step, attempt};
 use crate::nftables::{self, Ports};
 use crate::steps::{IdMaps, enter_namespaces, overlay as mount_overlay, seccomp};
-use crate::{kvm, netlink};
+use crate::{kvm, netlink, zygote};
 
 /// A user namespace, and all other namespaces from inside it.
 pub fn user_namespaces(deadline: Duration) -> Result<(), Failure> {
@@ -56,4 +57,35 @@ pub fn landlock_version() -> Option<u32> {
         libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, CREATE_RULESET_VERSION)
     };
     u32::try_from(version).ok().filter(|&version| version > 0)
+}
+
+/// Whether sandboxes can have ids that no user of the host has; else why not.
+///
+/// Root may give them such ids, unless it is itself the root of a user namespace with fewer ids.
+pub fn id_ranges() -> Result<(), &'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("a sandbox has one id, the user's own");
+    }
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    if holds(&map, zygote::ID_RANGES) { Ok(()) } else { Err("this user namespace has too few ids") }
+}
+
+/// Whether one line of a map of ids (see `user_namespaces(7)`) holds all of these.
+fn holds(map: &str, ids: Range<u64>) -> bool {
+    map.lines().any(|line| {
+        let fields: Vec<u64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        matches!(fields[..], [first, _, count] if first <= ids.start && ids.end <= first + count)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_of_the_whole_host_holds_the_ranges_and_a_containers_does_not() {
+        assert!(holds("         0          0 4294967295\n", zygote::ID_RANGES));
+        assert!(!holds("0 100000 65536\n", zygote::ID_RANGES));
+        assert!(!holds("", zygote::ID_RANGES));
+    }
 }

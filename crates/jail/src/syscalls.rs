@@ -46,6 +46,36 @@ pub(crate) unsafe fn clone_into(flags: i32, group: Option<BorrowedFd<'_>>) -> io
     Ok(Side::Parent { pid: i32::try_from(pid).unwrap_or(-1), pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })
 }
 
+/// Copies this process as [`clone_into`] does, with `owner` as the effective user and group while it happens: a new user
+/// namespace then belongs to `owner`, and what the kernel counts per user is counted for `owner`. 0 changes nothing.
+///
+/// The caller must have called [`keep_rights_across_owners`], and loses its parent-death signal.
+///
+/// # Safety
+/// As for [`clone_into`].
+pub(crate) unsafe fn clone_as(owner: u32, flags: i32, group: Option<BorrowedFd<'_>>) -> io::Result<Side> {
+    let become_owner = |owner: u32| {
+        // WHY: rustix has no form that leaves the real and saved ids as they are.
+        // SAFETY: take plain values; the process has one thread.
+        unsafe {
+            check(libc::syscall(libc::SYS_setresgid, u32::MAX, owner, u32::MAX))?;
+            check(libc::syscall(libc::SYS_setresuid, u32::MAX, owner, u32::MAX))
+        }
+    };
+    if owner == 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { clone_into(flags, group) };
+    }
+    // SAFETY: the caller's promise.
+    let side = become_owner(owner).and_then(|_| unsafe { clone_into(flags, group) });
+    // The child's ids are those of its namespace from now on.
+    if !matches!(side, Ok(Side::Child)) && become_owner(0).is_err() {
+        // A process with another's ids must serve no other sandbox.
+        exit_now(71);
+    }
+    side
+}
+
 /// A namespace that is held by a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Namespace {

@@ -30,6 +30,8 @@ mutations! {
     NoSeccomp = "no-seccomp",
     /// the filter lets `keyctl` through
     DangerousCall = "dangerous-call",
+    /// the filter lets sockets have BPF filters
+    SocketFilter = "socket-filter",
     /// commands keep `CAP_NET_ADMIN`
     KeptCapability = "kept-capability",
     /// `no_new_privs` is not set
@@ -89,6 +91,6 @@ mod tests {
     #[test]
     fn names_are_unique() {
         let ids: BTreeSet<&str> = Mutation::ALL.iter().map(|mutation| mutation.id()).collect();
-        assert_eq!((ids.len(), Mutation::ALL.len()), (26, 26));
+        assert_eq!((ids.len(), Mutation::ALL.len()), (27, 27));
     }
 }

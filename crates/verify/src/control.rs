@@ -72,6 +72,8 @@ controls! {
     Pids = "pids" in "limits",
     /// what is written is bounded
     Disk = "disk" in "limits",
+    /// no core dump reaches a program of the host
+    CoreDumps = "core_dumps" in "host.privileges",
     /// open files are bounded
     OpenFiles = "open_files" in "host.privileges",
     /// there is no way out but the gateway

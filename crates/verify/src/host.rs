@@ -103,16 +103,25 @@ fn as_attempt(call: &Call) -> Attempt {
 
 /// What the filter answers: not permitted, no such call, or no such family.
 const FILTERED: [i32; 3] = [libc::EPERM, libc::ENOSYS, libc::EAFNOSUPPORT];
+/// What it answers in the place of a kernel without the option. Kernels say the same of bad arguments, so it counts only
+/// where the witness heard something else.
+const ABSENT: [i32; 2] = [libc::EINVAL, libc::ENOPROTOOPT];
 
 async fn filtered(calls: &[Call], inside: &Sandbox, witness: &Sandbox) -> Result<Finding, SessionError> {
     let (mut shown, mut alike) = (Vec::new(), Vec::new());
     for call in calls {
         let mut name = call.name.trim_start_matches("SYS_").to_owned();
-        if let (libc::SYS_socket, Some(family)) = (call.number, call.arguments.first()) {
-            name = format!("{name} of family {family}");
+        match (call.number, call.arguments) {
+            (libc::SYS_socket, [family, ..]) => name = format!("{name} of family {family}"),
+            (libc::SYS_setsockopt, [_, level, option, ..]) => name = format!("{name} {level}/{option}"),
+            _ => {}
         }
         let (tried, without) = tokio::try_join!(attempt(inside, as_attempt(call)), attempt(witness, as_attempt(call)))?;
-        let refused = matches!(&tried, Tried::Answered(Attempted::Refused(errno)) if FILTERED.contains(errno));
+        let refused = match &tried {
+            Tried::Answered(Attempted::Refused(errno)) if ABSENT.contains(errno) => tried != without,
+            Tried::Answered(Attempted::Refused(errno)) => FILTERED.contains(errno),
+            _ => false,
+        };
         if !refused {
             return Ok(Finding::fail(format!("{name}: {}", words(&tried))));
         }

@@ -10,10 +10,10 @@ use crate::syscalls::{load_filter, unshare};
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/corpus.pl");
 
-/// Only root can do what these are for, or give them a namespace to do it in.
-const FOR_ROOT: [&str; 2] = ["login", "message-queue"];
+/// Only root can do what these are for.
+const FOR_ROOT: [&str; 1] = ["login"];
 /// What these make outlives them, so they get a namespace of their own to make it in.
-const OUTLIVED: [&str; 2] = ["system-v", "message-queue"];
+const OUTLIVED: [&str; 1] = ["system-v"];
 
 /// Runs a program of the corpus under a filter; says what it complained about, if it failed.
 fn run(name: &str, filter: Vec<sock_filter>) -> Result<(), String> {

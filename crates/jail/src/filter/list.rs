@@ -3,7 +3,11 @@
 
 use libc::c_long;
 
-use super::Check;
+use super::check::Check;
+
+/// Flags that take pages from the host-wide pool of huge pages, which no control group of ours bounds.
+const MAP_HUGETLB: u32 = libc::MAP_HUGETLB.cast_unsigned();
+const SHM_HUGETLB: u32 = libc::SHM_HUGETLB.cast_unsigned();
 
 /// A call that is allowed.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +56,6 @@ pub(super) const FILES: &[Entry] = entries![
     dup libc::SYS_dup => "shell",
     dup2 libc::SYS_dup2 => "shell",
     sendfile libc::SYS_sendfile => "database",
-    fcntl libc::SYS_fcntl => "shell",
     flock libc::SYS_flock => "database",
     fsync libc::SYS_fsync => "database",
     fdatasync libc::SYS_fdatasync => "database",
@@ -80,7 +83,6 @@ pub(super) const FILES: &[Entry] = entries![
     mknod libc::SYS_mknod => "old-editor",
     statfs libc::SYS_statfs => "database",
     fstatfs libc::SYS_fstatfs => "database",
-    sync libc::SYS_sync => "database",
     readahead libc::SYS_readahead => "database",
     setxattr libc::SYS_setxattr => "attributes",
     lsetxattr libc::SYS_lsetxattr => "attributes",
@@ -140,7 +142,6 @@ pub(super) const FILES: &[Entry] = entries![
 
 /// Memory of one's own.
 pub(super) const MEMORY: &[Entry] = entries![
-    mmap libc::SYS_mmap => "allocator",
     mprotect libc::SYS_mprotect => "allocator",
     munmap libc::SYS_munmap => "allocator",
     brk libc::SYS_brk => "allocator",
@@ -148,7 +149,6 @@ pub(super) const MEMORY: &[Entry] = entries![
     msync libc::SYS_msync => "allocator",
     mincore libc::SYS_mincore => "allocator",
     madvise libc::SYS_madvise => "allocator",
-    shmget libc::SYS_shmget => "system-v",
     shmat libc::SYS_shmat => "system-v",
     shmctl libc::SYS_shmctl => "system-v",
     shmdt libc::SYS_shmdt => "system-v",
@@ -159,7 +159,6 @@ pub(super) const MEMORY: &[Entry] = entries![
     mbind libc::SYS_mbind => "allocator",
     set_mempolicy libc::SYS_set_mempolicy => "allocator",
     get_mempolicy libc::SYS_get_mempolicy => "allocator",
-    memfd_create libc::SYS_memfd_create => "allocator",
     mlock2 libc::SYS_mlock2 => "allocator",
     pkey_mprotect libc::SYS_pkey_mprotect => "allocator",
     pkey_alloc libc::SYS_pkey_alloc => "allocator",
@@ -235,9 +234,7 @@ pub(super) const PROCESSES: &[Entry] = entries![
     sched_get_priority_max libc::SYS_sched_get_priority_max => "scheduler",
     sched_get_priority_min libc::SYS_sched_get_priority_min => "scheduler",
     sched_rr_get_interval libc::SYS_sched_rr_get_interval => "scheduler",
-    prctl libc::SYS_prctl => "processes",
     arch_prctl libc::SYS_arch_prctl => "threads",
-    setrlimit libc::SYS_setrlimit => "processes",
     gettid libc::SYS_gettid => "processes",
     tkill libc::SYS_tkill => "signals",
     time libc::SYS_time => "clock",
@@ -256,12 +253,6 @@ pub(super) const PROCESSES: &[Entry] = entries![
     clock_nanosleep libc::SYS_clock_nanosleep => "clock",
     exit_group libc::SYS_exit_group => "processes",
     tgkill libc::SYS_tgkill => "signals",
-    mq_open libc::SYS_mq_open => "message-queue",
-    mq_unlink libc::SYS_mq_unlink => "message-queue",
-    mq_timedsend libc::SYS_mq_timedsend => "message-queue",
-    mq_timedreceive libc::SYS_mq_timedreceive => "message-queue",
-    mq_notify libc::SYS_mq_notify => "message-queue",
-    mq_getsetattr libc::SYS_mq_getsetattr => "message-queue",
     waitid libc::SYS_waitid => "processes",
     ioprio_get libc::SYS_ioprio_get => "scheduler",
     set_robust_list libc::SYS_set_robust_list => "threads",
@@ -278,7 +269,6 @@ pub(super) const PROCESSES: &[Entry] = entries![
     process_vm_readv libc::SYS_process_vm_readv => "debugger",
     process_vm_writev libc::SYS_process_vm_writev => "debugger",
     sched_getattr libc::SYS_sched_getattr => "scheduler",
-    seccomp libc::SYS_seccomp => "sandboxer",
     getrandom libc::SYS_getrandom => "processes",
     execveat libc::SYS_execveat => "processes",
     membarrier libc::SYS_membarrier => "threads",
@@ -305,7 +295,6 @@ pub(super) const NETWORK: &[Entry] = entries![
     listen libc::SYS_listen => "server",
     getsockname libc::SYS_getsockname => "server",
     getpeername libc::SYS_getpeername => "server",
-    setsockopt libc::SYS_setsockopt => "server",
     getsockopt libc::SYS_getsockopt => "server",
     epoll_create libc::SYS_epoll_create => "server",
     epoll_wait libc::SYS_epoll_wait => "server",
@@ -316,16 +305,10 @@ pub(super) const NETWORK: &[Entry] = entries![
     recvmmsg libc::SYS_recvmmsg => "server",
     sendmmsg libc::SYS_sendmmsg => "server",
     epoll_pwait2 libc::SYS_epoll_pwait2 => "server",
-    io_setup libc::SYS_io_setup => "old-database",
-    io_destroy libc::SYS_io_destroy => "old-database",
-    io_getevents libc::SYS_io_getevents => "old-database",
-    io_submit libc::SYS_io_submit => "old-database",
-    io_cancel libc::SYS_io_cancel => "old-database",
 ];
 
 /// Calls that the `libc` crate has no name for yet.
 pub(super) const UNNAMED: &[Entry] = entries![
-    io_pgetevents 333 => "old-database",
     cachestat 451 => "database",
     futex_wake 454 => "threads",
     futex_wait 455 => "threads",
@@ -338,8 +321,16 @@ pub(super) const CHECKED: &[Entry] = entries![
     socket libc::SYS_socket => "server" if Check::Socket,
     socketpair libc::SYS_socketpair => "server" if Check::SocketPair,
     ioctl libc::SYS_ioctl => "server" if Check::Ioctl,
+    fcntl libc::SYS_fcntl => "shell" if Check::Fcntl,
+    setsockopt libc::SYS_setsockopt => "server" if Check::SocketOption,
+    seccomp libc::SYS_seccomp => "sandboxer" if Check::SeccompQuery,
+    prctl libc::SYS_prctl => "processes" if Check::Prctl,
+    mmap libc::SYS_mmap => "allocator" if Check::WithoutBits(3, MAP_HUGETLB),
+    memfd_create libc::SYS_memfd_create => "allocator" if Check::WithoutBits(1, libc::MFD_HUGETLB),
+    shmget libc::SYS_shmget => "system-v" if Check::WithoutBits(2, SHM_HUGETLB),
+    setrlimit libc::SYS_setrlimit => "processes" if Check::SetLimit,
+    prlimit64 libc::SYS_prlimit64 => "processes" if Check::ProcessLimit,
     personality libc::SYS_personality => "sandboxer" if Check::Personality,
-    prlimit64 libc::SYS_prlimit64 => "processes" if Check::NotTheGuest(0),
     sched_setparam libc::SYS_sched_setparam => "scheduler" if Check::NotTheGuest(0),
     sched_setscheduler libc::SYS_sched_setscheduler => "scheduler" if Check::NotTheGuest(0),
     sched_setattr libc::SYS_sched_setattr => "scheduler" if Check::NotTheGuest(0),

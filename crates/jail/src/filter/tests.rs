@@ -13,6 +13,8 @@ fn judge(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 4]) -
     let load = |offset: u32| match offset {
         0 => number,
         4 => arch,
+        // Upper halves: all arguments here are small.
+        _ if offset % 8 == 4 => 0,
         _ => arguments[usize::try_from((offset - 16) / 8).unwrap()],
     };
     let (mut at, mut accumulator) = (0_usize, 0_u32);
@@ -33,8 +35,7 @@ fn judge(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 4]) -
 }
 
 fn verdict(number: c_long, arguments: [u32; 3]) -> u32 {
-    let arguments = [arguments[0], arguments[1], arguments[2], 0];
-    judge(&program(SetIdBits::Allowed), 0xC000_003E, u32::try_from(number).unwrap(), arguments)
+    four(number, [arguments[0], arguments[1], arguments[2], 0])
 }
 
 fn errno(errno: i32) -> u32 {
@@ -105,6 +106,61 @@ fn dangerous_calls_are_not_on_the_list() {
     ] {
         assert_eq!(verdict(*number, [0; 3]), errno(libc::EPERM), "{number}");
     }
+    for number in
+        calls![SYS_io_setup, SYS_io_destroy, SYS_io_getevents, SYS_io_submit, SYS_io_cancel, SYS_mq_open, SYS_mq_notify]
+    {
+        assert_eq!(verdict(*number, [0; 3]), errno(libc::ENOSYS), "{number}");
+    }
+    assert_eq!(verdict(libc::SYS_sync, [0; 3]), errno(0), "success, and nothing is done");
+}
+
+#[test]
+fn host_wide_pools_are_refused_by_argument() {
+    let allowed = libc::SECCOMP_RET_ALLOW;
+    let option = |level: u32, option: u32| verdict(libc::SYS_setsockopt, [9, level, option]);
+    for (level, name) in [(1, 26), (1, 44), (1, 50), (1, 51), (1, 52), (6, 14), (6, 31), (6, 32), (6, 38), (41, 32)] {
+        assert_eq!(option(level, name), errno(libc::ENOPROTOOPT), "{level} {name}");
+    }
+    // SO_KEEPALIVE, SO_DETACH_FILTER, TCP_NODELAY, TCP_KEEPIDLE, IPV6_V6ONLY; and the refused numbers at another level.
+    for (level, name) in [(1, 9), (1, 27), (6, 1), (6, 4), (41, 26), (0, 26), (41, 31), (6, 50), (17, 32)] {
+        assert_eq!(option(level, name), allowed, "{level} {name}");
+    }
+    for (operation, said) in [(0, errno(libc::EINVAL)), (1, errno(libc::EINVAL)), (2, allowed), (3, allowed)] {
+        assert_eq!(verdict(libc::SYS_seccomp, [operation, 0, 0]), said, "{operation}");
+    }
+    assert_eq!(verdict(libc::SYS_prctl, [22, 2, 0]), errno(libc::EINVAL), "PR_SET_SECCOMP");
+    assert_eq!(verdict(libc::SYS_prctl, [21, 0, 0]), allowed, "PR_GET_SECCOMP");
+    assert_eq!(verdict(libc::SYS_fcntl, [0, 1024, 1]), errno(libc::EINVAL), "F_SETLEASE");
+    assert_eq!(verdict(libc::SYS_fcntl, [0, 1031, 1 << 20]), allowed, "F_SETPIPE_SZ");
+    assert_eq!(verdict(libc::SYS_ioctl, [0, 0x5423, 0]), errno(libc::EPERM), "TIOCSETD");
+    let refused = errno(libc::EPERM);
+    assert_eq!(four(libc::SYS_mmap, [0, 4096, 3, 0x4_0022]), refused, "MAP_HUGETLB");
+    assert_eq!(four(libc::SYS_mmap, [0, 4096, 3, 0x22]), allowed);
+    assert_eq!(verdict(libc::SYS_memfd_create, [0, 5, 0]), refused, "MFD_HUGETLB");
+    assert_eq!(verdict(libc::SYS_memfd_create, [0, 3, 0]), allowed);
+    assert_eq!(verdict(libc::SYS_shmget, [0, 4096, 0o5600]), refused, "SHM_HUGETLB");
+    assert_eq!(verdict(libc::SYS_shmget, [0, 4096, 0o1600]), allowed);
+}
+
+#[test]
+fn the_limit_of_core_dumps_cannot_be_changed() {
+    let (core, files, done) = (4, 7, errno(0));
+    assert_eq!(verdict(libc::SYS_setrlimit, [core, 1, 0]), done, "success, and nothing is done");
+    assert_eq!(verdict(libc::SYS_setrlimit, [files, 1, 0]), libc::SECCOMP_RET_ALLOW);
+    for (arguments, said) in [
+        ([0, core, 1, 0], done),
+        ([0, core, 1, 1], errno(libc::EPERM)),
+        ([0, core, 0, 1], libc::SECCOMP_RET_ALLOW),
+        ([7, core, 1, 0], done),
+        ([1, core, 0, 1], errno(libc::EPERM)),
+        ([0, files, 1, 1], libc::SECCOMP_RET_ALLOW),
+    ] {
+        assert_eq!(four(libc::SYS_prlimit64, arguments), said, "{arguments:?}");
+    }
+}
+
+fn four(number: c_long, arguments: [u32; 4]) -> u32 {
+    judge(&program(SetIdBits::Allowed), 0xC000_003E, u32::try_from(number).unwrap(), arguments)
 }
 
 #[test]

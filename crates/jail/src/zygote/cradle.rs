@@ -52,6 +52,8 @@ struct Order {
     network: Network,
     nodes: Nodes,
     is_born_in_group: bool,
+    /// The first id of the sandbox's range, by which its user namespace is created; 0: the zygote's own.
+    owner: u32,
 }
 
 /// What the cradle says; a pidfd comes with the first.
@@ -82,10 +84,11 @@ impl Cradle {
     pub(super) fn bear(
         &mut self,
         (network, nodes): (Network, Nodes),
+        owner: u32,
         orders: &OwnedFd,
         group: Option<&Group>,
     ) -> io::Result<(i32, OwnedFd)> {
-        let order = Order { network, nodes, is_born_in_group: group.and_then(Group::born_in).is_some() };
+        let order = Order { network, nodes, is_born_in_group: group.and_then(Group::born_in).is_some(), owner };
         match self.ask(order, orders, group) {
             Err(error) if is_gone(&error) => {
                 *self = Self::start()?;
@@ -130,7 +133,8 @@ pub(super) fn main(socket: &OwnedFd) -> ExitCode {
         return ExitCode::from(70);
     }
     let _ = rustix::thread::set_name(c"ringfence-cradle");
-    let place = make_place();
+    // Cloning under a sandbox's own id costs no rights (see `clone_as`).
+    let place = make_place().and_then(|()| syscalls::keep_rights_across_owners());
     let filters = [filter::program(SetIdBits::Allowed), filter::program(SetIdBits::Refused)];
     let captor = Captor::new();
     while let Ok(Some((order, descriptors))) = receive::<Order>(socket) {
@@ -165,9 +169,12 @@ fn bear(
         | unless(Mutation::HostNetwork, libc::CLONE_NEWNET)
         | unless(Mutation::HostIpc, libc::CLONE_NEWIPC)
         | unless(Mutation::HostUts, libc::CLONE_NEWUTS);
+    // What the kernel counts per user (inotify instances, queued signals, timers, message queues) is charged inside the new
+    // user namespace and to its creator outside. As root's, one sandbox could leave the host's root without any.
+    let (flags, group) = (namespaces | libc::CLONE_PARENT, born_in.as_ref().map(|group| group.as_fd()));
     // SAFETY: the cradle never has more than one thread.
-    match unsafe { syscalls::clone_into(namespaces | libc::CLONE_PARENT, born_in.as_ref().map(|group| group.as_fd())) }?
-    {
+    let born = unsafe { syscalls::clone_as(order.owner, flags, group) };
+    match born? {
         Side::Child => {
             drop(born_in);
             inside::run(Inside {
@@ -179,7 +186,11 @@ fn bear(
                 captor,
             })
         }
-        Side::Parent { pid, pidfd } => Ok((pid, pidfd)),
+        Side::Parent { pid, pidfd } => {
+            // The kernel cleared it when the ids changed.
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            Ok((pid, pidfd))
+        }
     }
 }
 

@@ -24,6 +24,9 @@ const FIRST_RANGE: u32 = 0x6000_0000;
 const RANGE: u32 = 0x1_0000;
 const RANGES: u32 = 0x1000;
 
+/// All ids that sandboxes of root's runs are given.
+pub const ID_RANGES: std::ops::Range<u64> = FIRST_RANGE as u64..(FIRST_RANGE + RANGE * RANGES) as u64;
+
 /// A sandbox as the zygote knows it.
 pub(super) struct Sandbox {
     pub(super) pid: i32,
@@ -74,8 +77,10 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     };
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
-    let born =
-        home.cradle.bear((kind.network, home.nodes), &theirs, group.as_ref()).during("cloning into new namespaces");
+    let born = home
+        .cradle
+        .bear((kind.network, home.nodes), owner, &theirs, group.as_ref())
+        .during("cloning into new namespaces");
     let (pid, pidfd) = match born {
         Ok(born) => born,
         Err(trouble) => {

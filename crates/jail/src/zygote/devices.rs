@@ -98,9 +98,13 @@ fn device_files(more: &[(&str, &str)]) -> io::Result<OwnedFd> {
     file_system("tmpfs", &[&options, more].concat(), plain())
 }
 
+/// The most pseudo-terminals of one sandbox. All instances of devpts share `kernel.pty.max`.
+const MAX_TERMINALS: &str = "64";
+
 /// Terminals, which are a mount of their own in /dev: attached nowhere yet, with its place.
 pub(super) fn terminals() -> io::Result<(String, OwnedFd)> {
-    let terminals = file_system("devpts", &[("mode", "620"), ("ptmxmode", "666")], plain())?;
+    let options = [("mode", "620"), ("ptmxmode", "666"), ("max", MAX_TERMINALS)];
+    let terminals = file_system("devpts", &options, plain())?;
     Ok(("dev/pts".into(), terminals))
 }
 

@@ -91,7 +91,7 @@ const STEPS: [&str; 19] = [
 ];
 
 /// Parts of /proc that speak of the host, hidden behind an empty file or directory.
-const HIDDEN_FILES: [&str; 12] = [
+const HIDDEN_FILES: [&str; 15] = [
     "kcore",
     "keys",
     "key-users",
@@ -104,8 +104,12 @@ const HIDDEN_FILES: [&str; 12] = [
     "cmdline",
     "diskstats",
     "partitions",
+    "interrupts",
+    "locks",
+    "modules",
 ];
-const HIDDEN_DIRECTORIES: [&str; 5] = ["acpi", "scsi", "asound", "driver", "bus"];
+/// `pressure` could also be written: the close of each trigger waits where no signal ends the wait.
+const HIDDEN_DIRECTORIES: [&str; 6] = ["acpi", "scsi", "asound", "driver", "bus", "pressure"];
 /// By these the guest could be made the first to die.
 const OWN_SCORE: [&str; 4] = ["1/oom_score_adj", "1/oom_adj", "1/task/1/oom_score_adj", "1/task/1/oom_adj"];
 /// Parts of /proc that may be read and never written.
@@ -377,6 +381,14 @@ fn go_to_new_root() -> io::Result<()> {
     Ok(())
 }
 
+/// A limit of core dumps by which the kernel writes none, neither to a file nor to a program.
+///
+/// 0 would not do: the program of a piped `core_pattern` runs as the host's root whatever the limit is, but for 1, which is
+/// how the kernel marks that program's own crashes (`do_coredump` in fs/coredump.c). The filter keeps it at 1.
+const NO_CORE_DUMP: u64 = 1;
+/// Queued signals and POSIX timers, which the kernel counts per user.
+const MAX_QUEUED_SIGNALS: u64 = 4096;
+
 pub(crate) fn set_limits() -> io::Result<()> {
     let lower = |resource: Resource, wanted: u64| {
         let current = rustix::process::getrlimit(resource);
@@ -384,9 +396,12 @@ pub(crate) fn set_limits() -> io::Result<()> {
         let bounded = current.maximum.map_or(wanted, |maximum| maximum.min(wanted));
         setrlimit(resource, Rlimit { current: Some(bounded), maximum: Some(bounded) })
     };
-    lower(Resource::Core, 0)?;
+    // Where the sandbox has a user of the host, most of what that user may have stays with the host.
+    let signals = rustix::process::getrlimit(Resource::Sigpending).maximum.map_or(u64::MAX, |maximum| maximum / 4);
+    lower(Resource::Core, NO_CORE_DUMP)?;
     lower(Resource::Nofile, 65_536)?;
     lower(Resource::Memlock, 8 << 20)?;
+    lower(Resource::Sigpending, signals.min(MAX_QUEUED_SIGNALS))?;
     Ok(())
 }
 

@@ -10,10 +10,13 @@ mod files;
 mod floods;
 mod kernel;
 mod leaks;
+mod pools;
 mod processes;
 mod rights;
 mod sockets;
 
 const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
 const ENOSYS: i32 = 38;
+const ENOPROTOOPT: i32 = 92;
 const EAFNOSUPPORT: i32 = 97;

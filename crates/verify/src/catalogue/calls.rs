@@ -30,8 +30,31 @@ calls!(
 calls!(CLOCK: SYS_clock_settime(0, 0), SYS_adjtimex(0), SYS_clock_adjtime(0, 0));
 calls!(HANDLES: SYS_name_to_handle_at(NONE, 0, 0, 0, UNKNOWN_FLAGS));
 calls!(HARDWARE: SYS_iopl(4), SYS_ioperm(NONE, 1, 1), SYS_chroot(0), SYS_kcmp(0, 0, 0, 0, 0));
-// Pushing a character into a terminal's input; standard input is none.
-calls!(TERMINAL: SYS_ioctl(0, 0x5412, 0));
+// TIOCSTI pushes a character into a terminal's input, TIOCSETD sets its line discipline; standard input is no terminal.
+calls!(TERMINAL: SYS_ioctl(0, 0x5412, 0), SYS_ioctl(0, 0x5423, 0));
+// Socket filters and their lock; seccomp filters by both calls. Without a filter of ours, an unfiltered kernel finds neither
+// the descriptor nor the program.
+calls!(
+    FILTERS: SYS_setsockopt(NONE, 1, 26, 0, 0),
+    SYS_setsockopt(NONE, 1, 50, 0, 0),
+    SYS_setsockopt(NONE, 1, 51, 0, 0),
+    SYS_setsockopt(NONE, 1, 52, 0, 0),
+    SYS_setsockopt(NONE, 1, 44, 0, 0),
+    SYS_seccomp(1, 0, 0),
+    SYS_prctl(22, 2, 0),
+);
+calls!(ASYNCHRONOUS_IO: SYS_io_setup(0, 0), SYS_io_destroy(0));
+calls!(MESSAGE_QUEUES: SYS_mq_open(0, 0, 0, 0), SYS_mq_unlink(0));
+// MAP_HUGETLB, MFD_HUGETLB and SHM_HUGETLB, each of no size.
+calls!(HUGE_PAGES: SYS_mmap(0, 0, 0, 0x4_0022, NONE, 0), SYS_memfd_create(0, 4), SYS_shmget(0, 0, 0o4000));
+// TCP_MD5SIG, TCP_AO_ADD_KEY, IPV6_FLOWLABEL_MGR.
+calls!(
+    SOCKET_POOLS: SYS_setsockopt(NONE, 6, 14, 0, 0),
+    SYS_setsockopt(NONE, 6, 38, 0, 0),
+    SYS_setsockopt(NONE, 41, 32, 0, 0),
+);
+// F_SETLEASE.
+calls!(LEASES: SYS_fcntl(NONE, 1024, 0));
 // Families: packet, vsock, AF_ALG, AF_XDP; netlink of uevents and of audit.
 calls!(
     SOCKETS: SYS_socket(17, 3, 0),

@@ -55,6 +55,18 @@ pub(super) fn filter(status: &str, _: &Scene) -> Finding {
     }
 }
 
+/// The soft and the hard limit of core dumps (see `set_limits` of the crate `jail`).
+pub(super) fn core_dumps(limits: &str, scene: &Scene) -> Finding {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size"));
+    let values: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    match values[..] {
+        ["1", "1", ..] => Finding::pass("1, soft and hard"),
+        [soft, hard, ..] => Finding::fail(format!("{soft}, hard {hard}")),
+        _ if scene.has_kernel_of_runtime() => Finding::unclaimed("the runtime's kernel does not show it"),
+        _ => Finding::unknown("the limit is not shown"),
+    }
+}
+
 /// Lines of an id map: the first inside, the first outside, how many.
 pub(super) fn ids(map: &str, _: &Scene) -> Finding {
     // A plain user's sandboxes lie in a user namespace of the user's own, whose only id is the user.

@@ -29,6 +29,7 @@ pub(crate) fn row(mutation: Mutation) -> Row {
     let (control, probe, users) = match mutation {
         Mutation::NoSeccomp => (Control::Syscalls, "filter_mode", All),
         Mutation::DangerousCall => (Control::Syscalls, "calls_keys", All),
+        Mutation::SocketFilter => (Control::Syscalls, "calls_filters", All),
         Mutation::KeptCapability => (Control::Capabilities, "capabilities", All),
         Mutation::NewPrivs => (Control::NoNewPrivs, "no_new_privs", All),
         Mutation::HostMount => (Control::Files, "host_file", All),
