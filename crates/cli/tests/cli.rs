@@ -148,7 +148,7 @@ fn doctor_has_a_row_for_everything_and_a_verdict_per_h() {
     assert_eq!((code, err.as_str()), (0, ""));
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(report["schema"], "ringfence.doctor/1");
-    assert_eq!(report["capabilities"].as_array().unwrap().len(), 14);
+    assert_eq!(report["capabilities"].as_array().unwrap().len(), 15);
     let (code, out, _) = with_document(&["doctor"], "");
     assert_eq!(code, 0);
     for text in ["user namespaces", "how to get it", "H3  remote virtual machine"] {

@@ -54,6 +54,13 @@ pub(crate) fn user_namespaces() -> Finding {
     finding(probe::user_namespaces(DEADLINE), "work, with all other namespaces inside", namespace_fix)
 }
 
+pub(crate) fn id_ranges() -> Finding {
+    match probe::id_ranges() {
+        Ok(()) => Finding::works("each sandbox has 65,536 ids of its own"),
+        Err(why) => Finding::missing(why, "run as the host's root"),
+    }
+}
+
 pub(crate) fn overlay() -> Finding {
     let result = probe::overlay(DEADLINE);
     let blocked_earlier =

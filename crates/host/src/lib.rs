@@ -52,11 +52,12 @@ pub fn facts(surroundings: &Surroundings) -> Facts {
 }
 
 /// What this machine's own kernel can do.
-const KERNEL: [Capability; 6] = [
+const KERNEL: [Capability; 7] = [
     Capability::UserNamespaces,
     Capability::Overlay,
     Capability::Seccomp,
     Capability::Cgroups,
+    Capability::IdRanges,
     Capability::Nftables,
     Capability::Landlock,
 ];
@@ -98,6 +99,7 @@ fn probe(capability: Capability, surroundings: &Surroundings) -> Finding {
         Capability::Overlay => kernel::overlay(),
         Capability::Seccomp => kernel::seccomp(),
         Capability::Cgroups => cgroups::limits(),
+        Capability::IdRanges => kernel::id_ranges(),
         Capability::Nftables => kernel::redirect_rules(),
         Capability::Landlock => kernel::landlock(),
         Capability::Docker | Capability::DockerHere | Capability::DockerLimits | Capability::DockerIds => {

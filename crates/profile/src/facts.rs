@@ -16,6 +16,8 @@ pub enum Capability {
     Seccomp,
     /// Control groups that we may create, with memory, pids and cpu.
     Cgroups,
+    /// A range of ids of its own for every sandbox.
+    IdRanges,
     /// Redirect rules in a network namespace of our own.
     Nftables,
     /// Landlock.
@@ -40,11 +42,12 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability, in the order in which `doctor` shows them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::UserNamespaces,
         Self::Overlay,
         Self::Seccomp,
         Self::Cgroups,
+        Self::IdRanges,
         Self::Nftables,
         Self::Landlock,
         Self::Docker,
@@ -64,6 +67,7 @@ impl Capability {
             Self::Overlay => "overlay in a user namespace",
             Self::Seccomp => "seccomp filters",
             Self::Cgroups => "cgroup limits",
+            Self::IdRanges => "id ranges",
             Self::Nftables => "redirect rules in an own netns",
             Self::Landlock => "Landlock",
             Self::Docker => "Docker",
@@ -84,6 +88,7 @@ impl Capability {
             Self::Overlay => "H1 on the embedded engine: a fresh file system per sandbox",
             Self::Seccomp => "H1 on the embedded engine: the system-call allow-list",
             Self::Cgroups => "limits of memory, processes and cpu",
+            Self::IdRanges => "root in a sandbox that is no user of the host",
             Self::Nftables => "N0 and N1 at H1, and a record of what N2 refuses",
             Self::Landlock => "a second fence around files",
             Self::Docker => "H1 with `sandbox: docker`",

@@ -9,7 +9,8 @@ use crate::level::Network;
 use crate::refusal::{Cause, Unmet};
 
 use Capability::{
-    Docker, DockerHere, DockerIds, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp, UserNamespaces,
+    Docker, DockerHere, DockerIds, IdRanges, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp,
+    UserNamespaces,
 };
 
 /// What follows when the host lacks what a control needs.
@@ -53,12 +54,29 @@ const CONTAINER: &[Row] = &[
     ),
     Row(
         "host.privileges",
-        "root inside is nobody outside",
-        "own id range, host uid 0 never mapped, capabilities dropped, no_new_privs",
+        "few capabilities, none to be gained",
+        "host uid 0 never mapped, capabilities dropped, no_new_privs",
         &[UserNamespaces],
         Refuse,
     ),
-    Row("host.syscalls", "only known system calls reach the kernel", "seccomp allow-list", &[Seccomp], Refuse),
+    Row(
+        "host.ids",
+        "root inside is nobody outside, and shares no count of kernel objects with a user of the host",
+        "own id range, by whose first id the user namespace is created",
+        &[IdRanges],
+        Remains(
+            "user_is_user",
+            "root inside is the user who runs the sandbox: what it leaves in writable mounts is that user's, and so are the \
+             inotify instances, queued signals, timers, epoll watches and pipe buffers that it can use up",
+        ),
+    ),
+    Row(
+        "host.syscalls",
+        "only known system calls reach the kernel, and none that takes from a pool of the whole host without a bound",
+        "seccomp allow-list",
+        &[Seccomp],
+        Refuse,
+    ),
     Row(
         "host.second_fence",
         "files stay out of reach even if a mount leaks",
@@ -105,12 +123,12 @@ const DOCKER: &[Row] = &[
         Remains(
             "root_is_root",
             "root in the container has the number of root on the daemon's machine: what it leaves in writable mounts is root's, \
-             and a flaw in the kernel meets root",
+             a flaw in the kernel meets root, and the inotify instances and epoll watches that it can use up are root's",
         ),
     ),
     Row(
         "host.syscalls",
-        "only known system calls reach the kernel",
+        "only known system calls reach the kernel, and none that takes from a pool of the whole host without a bound",
         "our seccomp allow-list, loaded before the guest starts, beside the Engine's own",
         &[Docker],
         Refuse,

@@ -22,6 +22,11 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
             "shared_kernel",
             "a flaw in the shared kernel that an allowed system call reaches would end the isolation",
         ));
+        all.push(residual(
+            "shared_pools",
+            "sandboxes share with the host what no control group bounds: orphaned TCP sockets, disk bandwidth, the kernel's \
+             log; and /proc shows the host's load, memory and counts of open files (docs/security/kernel-pools.md)",
+        ));
     }
     if matches!(plan.provider, Provider::K8s | Provider::Proxmox | Provider::Qemu) {
         all.push(residual(
@@ -115,8 +120,12 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
 }
 
 /// What the embedded engine does and the Docker Engine does not.
-fn docker() -> [Residual; 5] {
+fn docker() -> [Residual; 6] {
     [
+        residual(
+            "terminals_unbounded",
+            "the Engine bounds no container's pseudo-terminals: one can take all that the machine has",
+        ),
         residual("no_second_fence", "without Landlock the mount namespace is the only fence around files"),
         residual(
             "programs_as_left",

@@ -15,12 +15,12 @@ use crate::settings::{Environment, Overrides, Request};
 mod provider;
 
 use Capability::{
-    Cgroups, Docker, DockerHere, DockerLimits, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu, Seccomp,
-    UserNamespaces,
+    Cgroups, Docker, DockerHere, DockerLimits, IdRanges, Kubernetes, Kvm, Landlock, Nftables, Overlay, Proxmox, Qemu,
+    Seccomp, UserNamespaces,
 };
 
 /// The embedded engine's needs.
-const ENGINE: &[Capability] = &[UserNamespaces, Overlay, Seccomp, Cgroups, Nftables, Landlock];
+const ENGINE: &[Capability] = &[UserNamespaces, Overlay, Seccomp, Cgroups, IdRanges, Nftables, Landlock];
 
 /// Hosts as they are met in the wild.
 fn hosts() -> Vec<(&'static str, Facts)> {
@@ -37,12 +37,9 @@ fn hosts() -> Vec<(&'static str, Facts)> {
     vec![
         ("root", with(ENGINE)),
         ("user", with(&[UserNamespaces, Overlay, Seccomp, Nftables, Landlock])),
-        ("old_kernel", with(&[UserNamespaces, Overlay, Seccomp, Cgroups])),
+        ("old_kernel", with(&[UserNamespaces, Overlay, Seccomp, Cgroups, IdRanges])),
         ("userns_blocked", with(&[Seccomp, Landlock, Cgroups, Docker, DockerHere, DockerLimits])),
-        (
-            "cluster",
-            with(&[UserNamespaces, Overlay, Seccomp, Cgroups, Nftables, Landlock, Kubernetes, Proxmox, Qemu, Kvm]),
-        ),
+        ("cluster", with(&[ENGINE, &[Kubernetes, Proxmox, Qemu, Kvm]].concat())),
         ("bare", with(&[])),
     ]
 }
