@@ -12,6 +12,7 @@ use profile::{
 use receipt::KeyId;
 
 use crate::eval_args::{EvalArguments, RetryArguments, SetArguments};
+use crate::grant_args::GrantArguments;
 use crate::serve_args::ServeArguments;
 
 /// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
@@ -321,6 +322,8 @@ pub(crate) struct RunArguments {
     /// Why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,
+    #[command(flatten)]
+    pub(crate) grants: GrantArguments,
     /// The command; without one, what the image says
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
@@ -350,6 +353,8 @@ pub(crate) struct ProveArguments {
     /// Why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,
+    #[command(flatten)]
+    pub(crate) grants: GrantArguments,
 }
 
 #[derive(Debug, Subcommand)]

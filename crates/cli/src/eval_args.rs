@@ -10,6 +10,7 @@ use eval::task::Slice;
 use profile::{Approval, Profile};
 
 use crate::args::{parse_approval, parse_entry, parse_profile, parse_role, parse_text};
+use crate::grant_args::GrantArguments;
 use crate::limit_args::{RunLimitArguments, SampleLimitArguments};
 
 #[derive(Debug, Args)]
@@ -79,6 +80,8 @@ pub(crate) struct Wish {
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,
     #[command(flatten)]
+    pub(crate) grants: GrantArguments,
+    #[command(flatten)]
     pub(crate) limits: SampleLimitArguments,
 }
 
@@ -135,13 +138,14 @@ pub(crate) struct RetryArguments {
     /// The log
     #[arg(value_name = "LOG")]
     pub(crate) log: PathBuf,
-    /// Where the task file is now, if not where the log says
+    /// The task file, instead of confirming on a terminal the one that the log names
     #[arg(long, value_name = "FILE")]
     pub(crate) task: Option<String>,
     /// Keep finished samples although the task has changed; needs --task, and is written into the log
     #[arg(long, requires = "task")]
     pub(crate) changed_task: bool,
-    /// Say a parameter again whose value was taken out of the log, NAME=VALUE; may be repeated
+    /// Say a parameter of the log again, NAME=VALUE; may be repeated. Needed for values that were taken out of the log, and
+    /// for all parameters where they cannot be confirmed on a terminal
     #[arg(short = 'T', value_name = "NAME=VALUE", value_parser = parse_entry)]
     pub(crate) parameter: Vec<(String, String)>,
     /// Say the profile again: a log alone cannot choose one that is wider than the task's
@@ -153,6 +157,8 @@ pub(crate) struct RetryArguments {
     /// Say again why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,
+    #[command(flatten)]
+    pub(crate) grants: GrantArguments,
     #[command(flatten)]
     pub(crate) entries: Entries,
     #[command(flatten)]

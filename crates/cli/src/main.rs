@@ -6,6 +6,7 @@ mod args;
 mod commands;
 mod eval_args;
 mod exit;
+mod grant_args;
 mod limit_args;
 mod panics;
 mod printer;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::grant_args::GrantArguments;
+
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// Listen on this socket, instead of one in this user's private directory; only this user may open it
@@ -34,6 +36,8 @@ pub(crate) struct ServeArguments {
     /// Whom the gateway asks for names, instead of this host's resolver
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) dns_upstream: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) grants: GrantArguments,
     /// Print the `OpenAPI` document of what is served, and serve nothing
     #[arg(long)]
     pub(crate) openapi: bool,

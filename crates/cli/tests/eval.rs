@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::evaluation::{calls, write};
+use common::ringfence;
 use serde_json::Value;
 
 fn example(name: &str) -> PathBuf {
@@ -106,7 +108,8 @@ fn small_steps_run_commands_only_when_asked() {
     let path = example("iterative.yaml");
     let path = path.to_str().unwrap();
     for (given, ran) in [(vec![path], false), (vec![path, "-T", "enable_exec=true"], true)] {
-        let (code, result, err) = ended(place.path(), &given);
+        let grants = ["--allow-local", "--allow-full-network"];
+        let (code, result, err) = ended(place.path(), &[&given[..], &grants].concat());
         assert_eq!(code, 0, "{err}");
         assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
         let log = dump(place.path(), result["log"].as_str().unwrap());
@@ -470,4 +473,73 @@ fn a_full_disk_is_said_and_the_log_opens() {
     let log = std::fs::read_dir(&logs).unwrap().flatten().map(|entry| entry.path());
     let log = log.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "eval")).unwrap();
     assert_eq!(dump(place.path(), log.to_str().unwrap())["status"], "started");
+}
+
+/// H0, N0 and writable mounts are the operator's to grant, whatever a document says and justifies.
+#[test]
+fn a_document_alone_runs_nothing_on_the_host_and_writes_to_no_mount() {
+    let place = tempfile::tempdir().unwrap();
+    let canary = place.path().join("canary");
+    let out = place.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    let task = |name: &str, head: &str, command: &str| {
+        let run = calls(&[("bash", serde_json::json!({"command": command}))]);
+        let text = format!(
+            "name: {name}\n{head}approval: ci\ntools: [bash, submit]\nsolver: {{kind: agent}}\nscorer: includes\n\
+             dataset: [{{id: a, input: go, target: done}}]\n{run}"
+        );
+        write(place.path(), &format!("{name}.yaml"), &text)
+    };
+    let local = task("local", "profile: T0.H0.N0\njustification: j\n", &format!("touch {}", canary.display()));
+    let open = task("open", "profile: T0.H1.N0\njustification: j\n", "true");
+    let setup = "profile: T0.H1.N2\njustification: j\nphases: {setup: {network: N0}}\n";
+    let setup = task("setup", setup, "true");
+    let mount = format!("profile: T0.H1.N2\nmounts: ['{}:/out:rw']\n", out.display());
+    let mount = task("mount", &mount, "echo x > /out/written");
+    for (task, flag) in [
+        (&local, "--allow-local"),
+        (&open, "--allow-full-network"),
+        (&setup, "--allow-full-network"),
+        (&mount, "--allow-writable-mounts"),
+    ] {
+        let directory = place.path().join("set").display().to_string();
+        for arguments in [&["eval", task][..], &["eval-set", task, "--log-dir", &directory]] {
+            let (code, _, err) = ringfence(place.path(), arguments);
+            assert!(code == 3 && err.contains(flag), "{arguments:?}: {code} {err}");
+        }
+    }
+    for (text, flag) in [
+        ("profile: T0.H0.N0\njustification: j\n".to_owned(), "--allow-local"),
+        ("profile: T0.H1.N0\njustification: j\n".to_owned(), "--allow-full-network"),
+        (format!("profile: T0.H1.N2\nmounts: ['{}:/out:rw']\n", out.display()), "--allow-writable-mounts"),
+    ] {
+        let document = write(place.path(), "document.yaml", &format!("{text}approval: ci\n"));
+        let touch = canary.display().to_string();
+        for arguments in [&["run", "--profile", &document, "--", "touch", &touch][..], &["verify", &document]] {
+            let (code, _, err) = ringfence(place.path(), arguments);
+            assert!(code == 3 && err.contains(flag), "{arguments:?}: {code} {err}");
+        }
+        // Looking at it refuses nothing, and says what will be asked for.
+        let (code, _, err) = ringfence(place.path(), &["profile", "check", &document]);
+        assert!(code == 0 && err.contains(flag), "{code} {err}");
+    }
+    assert!(!canary.exists() && !out.join("written").exists());
+    // With the operator's word, by option or by their own configuration, they run.
+    let (code, _, err) = ended(place.path(), &[&mount, "--allow-writable-mounts"]);
+    assert!(code == 0 && out.join("written").exists(), "{err}");
+    let (code, _, err) = ended(place.path(), &[&local, "--profile", "T0.H0.N0"]);
+    assert!(code == 0 && canary.exists(), "{err}");
+    std::fs::remove_file(&canary).unwrap();
+    let grants = place.path().join("config/ringfence/grants");
+    std::fs::create_dir_all(grants.parent().unwrap()).unwrap();
+    std::fs::write(&grants, "local\nfull-network\n").unwrap();
+    let (code, result, err) = ended(place.path(), &[&local]);
+    assert!(code == 0 && canary.exists(), "{err}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let invocation = &log["eval"]["metadata"]["ringfence"]["invocation"];
+    assert_eq!(invocation["granted"], serde_json::json!(["local", "full-network"]));
+    // A file that others can change grants nothing.
+    std::fs::set_permissions(&grants, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let (code, _, err) = ringfence(place.path(), &["eval", &local]);
+    assert!(code == 2 && err.contains("others can write it"), "{code} {err}");
 }

@@ -186,7 +186,8 @@ fn the_signing_key_is_in_no_log() {
     let look = calls(&[("bash", json!({"command": command}))]);
     let head = "name: thief\nprofile: T0.H0.N0\napproval: ci\njustification: a test\ntools: [bash, submit]\n\
                 solver: {kind: agent}\nscorer: includes\ndataset: [{id: one, input: go, target: done}]\n";
-    let (log, _) = run(place, &write(place, "thief.yaml", &format!("{head}{look}")), &[]);
+    let grants = ["--allow-local", "--allow-full-network"];
+    let (log, _) = run(place, &write(place, "thief.yaml", &format!("{head}{look}")), &grants);
     let whole = dump(place, &log).to_string();
     assert!(whole.contains("PRIVATE KEY") || whole.contains("[REDACTED]"), "{whole}");
     assert!(!whole.contains(&secret[24..]), "the secret is in the log");
@@ -252,7 +253,7 @@ fn runs_that_were_interrupted_and_those_that_go_on_are_signed_too() {
     let log = result["log"].as_str().unwrap();
     let (code, said) = verify(place, log, &["--key", &public]);
     assert_eq!(code, 0, "{said}");
-    let (code, out, err) = ringfence(place, &["--json", "eval-retry", log]);
+    let (code, out, err) = ringfence(place, &["--json", "eval-retry", log, "--task", &task]);
     assert_eq!(code, 0, "{err}");
     let result: Value = serde_json::from_str(&out).unwrap();
     let again = result["log"].as_str().unwrap();

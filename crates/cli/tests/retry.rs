@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::evaluation::{dump, ended, eval, write};
+use common::evaluation::{calls, dump, ended, eval, write};
 use common::logs::{Chance, exactly_once, logs};
+use common::terminal::Terminal;
 use fake::{Api, Fake, KEY, Next};
 use serde_json::{Value, json};
 
@@ -27,7 +28,17 @@ fn retry(place: &Path, log: &Path, more: &[&str]) -> (i32, Value, String) {
     (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap_or(Value::Null), messages)
 }
 
+/// Names the task file `task.yaml` of `place`, unless `more` names one: without a terminal a log cannot.
 fn retrying(place: &Path, log: &Path, more: &[&str]) -> Command {
+    let mut command = unnamed(place, log, more);
+    if !more.contains(&"--task") {
+        command.arg("--task").arg(place.join("task.yaml"));
+    }
+    command
+}
+
+/// The same without a task file.
+fn unnamed(place: &Path, log: &Path, more: &[&str]) -> Command {
     let mut command = common::command(place);
     command.args(["--json", "eval-retry"]).arg(log).args(more);
     command
@@ -284,7 +295,7 @@ fn what_has_changed_is_refused() {
     std::fs::write(&task, text.replace("say 7,", "say 8,")).unwrap();
     refused(&given, 2, "the task file has changed since the log was made");
     std::fs::remove_file(&task).unwrap();
-    refused(&given, 2, "is not there");
+    refused(&given, 2, "cannot be read");
     // Elsewhere, but the same.
     let moved = write(place.path(), "moved.yaml", &text);
     let (code, result, messages) =
@@ -347,7 +358,8 @@ fn a_log_that_lies_chooses_nothing() {
         log["eval"]["metadata"]["ringfence"]["invocation"][key] = value;
     };
     let attacks: [(&str, Value, i32, &str); 17] = [
-        ("task_path", json!(hidden), 2, "has changed since the log was made"),
+        // Not even opened: only the log names it.
+        ("task_path", json!(hidden), 3, "only the log names the task file"),
         ("task_path", json!(pipe), 2, "is not there"),
         ("task_path", json!("/dev/zero"), 2, "is not there"),
         ("task_path", json!("task.yaml"), 2, "is not there"),
@@ -367,7 +379,10 @@ fn a_log_that_lies_chooses_nothing() {
     ];
     for (key, value, code, said) in attacks {
         let log = made_up(place.path(), &real, |log| invocation(log, key, value.clone()));
-        let (found, _, messages) = retry(place.path(), &log, &[]);
+        let command = if key == "task_path" { unnamed } else { retrying };
+        let output = command(place.path(), &log, &[]).output().unwrap();
+        let found = output.status.code().unwrap();
+        let messages = [output.stderr, output.stdout].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
         assert!(found == code && messages.contains(said), "{key} {value}: {found} {messages}");
         assert!(!messages.contains("hunter2") && !messages.contains('\u{1b}'), "{messages}");
     }
@@ -382,6 +397,90 @@ fn a_log_that_lies_chooses_nothing() {
     let log = made_up(place.path(), &real, |log| log["eval"]["metadata"] = json!({}));
     let (code, _, messages) = retry(place.path(), &log, &[]);
     assert!(code == 2 && messages.contains("not of an evaluation by ringfence"), "{code} {messages}");
+}
+
+/// A task that runs a command on this host, and the file that it leaves there.
+fn hostile(place: &Path) -> (String, PathBuf) {
+    let canary = place.join("canary");
+    let head = "name: hostile\nprofile: T0.H0.N0\napproval: ci\njustification: trust me\ntools: [bash, submit]\n\
+        solver: {kind: agent}\nscorer: includes\ndataset: [{id: a, input: go, target: done}]\n";
+    let run = calls(&[("bash", json!({"command": format!("touch {}", canary.display())}))]);
+    (write(place, "hostile.yaml", &format!("{head}{run}")), canary)
+}
+
+/// A log whose only sample is not finished.
+fn unfinished(place: &Path, task: &str, more: &[&str]) -> PathBuf {
+    let (code, result, messages) = ended(place, &[&[task, "--log-format", "json"], more].concat());
+    assert_eq!(code, 0, "{messages}");
+    let mut real = dump(place, result["log"].as_str().unwrap());
+    real["status"] = json!("error");
+    made_up(place, &real, |log| log["samples"] = json!([]))
+}
+
+#[test]
+fn a_task_that_only_a_log_names_does_not_run_on_the_host() {
+    let grants = ["--allow-local", "--allow-full-network"];
+    let place = tempfile::tempdir().unwrap();
+    let (task, canary) = hostile(place.path());
+    let log = unfinished(place.path(), &task, &grants);
+    std::fs::remove_file(&canary).unwrap();
+    let refused = |more: &[&str], said: &str| {
+        let output = unnamed(place.path(), &log, more).output().unwrap();
+        let messages = [output.stderr, output.stdout].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        assert!(output.status.code() == Some(3) && messages.contains(said), "{more:?}: {messages}");
+        assert!(!canary.exists(), "{more:?}");
+    };
+    refused(&[], "--task FILE");
+    refused(&grants, "only the log names the task file");
+    // The operator named the file, and still did not grant what it says.
+    refused(&["--task", &task], "--allow-local");
+    refused(&["--task", &task, "--allow-local"], "--allow-full-network");
+    // A profile that the log names is not the operator's.
+    let real: Value = serde_json::from_slice(&std::fs::read(&log).unwrap()).unwrap();
+    made_up(place.path(), &real, |log| {
+        log["eval"]["metadata"]["ringfence"]["invocation"]["profile"] = json!("T0.H0.N0");
+        log["eval"]["metadata"]["ringfence"]["invocation"]["granted"] = json!(["local", "full-network"]);
+    });
+    refused(&["--task", &task], "--allow-local");
+    let (code, _, messages) = retry(place.path(), &log, &["--task", &task, "--allow-local", "--allow-full-network"]);
+    assert!(code == 0 && canary.exists(), "{messages}");
+}
+
+#[test]
+fn a_task_that_a_log_names_is_shown_and_confirmed_on_a_terminal() {
+    let grants = ["--allow-local", "--allow-full-network"];
+    let place = tempfile::tempdir().unwrap();
+    let (task, canary) = hostile(place.path());
+    let log = unfinished(place.path(), &task, &grants);
+    std::fs::remove_file(&canary).unwrap();
+    for (answer, more, expected) in
+        [("n\n", &grants[..], 3), ("\n", &grants[..], 3), ("yes\n", &[][..], 3), ("y\n", &grants[..], 0)]
+    {
+        let mut terminal = Terminal::start(&unnamed(place.path(), &log, more));
+        terminal.wait_for("[y]es or [n]o", 1);
+        let shown = terminal.screen();
+        for part in [task.as_str(), "T0.H0.N0", "bash, submit", "agent", "mock/scripted"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!canary.exists(), "nothing runs before the answer");
+        terminal.write(answer);
+        let (code, shown) = terminal.end();
+        assert_eq!((code, canary.exists()), (expected, expected == 0), "{answer:?} {more:?}: {shown}");
+    }
+}
+
+#[test]
+fn parameters_that_only_a_log_names_are_said_again() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "name: p\nprofile: T2.H1.N2\nparameters: {word: {type: text, default: x}}\nmetadata: {is: '{{word}}'}\n\
+        solver: generate\nscorer: exact\nmodel: mock/echo\ndataset: [{id: a, input: x, target: x}]\n";
+    let task = write(place.path(), "task.yaml", text);
+    let log = unfinished(place.path(), &task, &["-T", "word=y"]);
+    let (code, _, messages) = retry(place.path(), &log, &[]);
+    assert!(code == 3 && messages.contains("only the log names the value of the parameter `word`"), "{messages}");
+    let (code, _, messages) = retry(place.path(), &log, &["-T", "word=z"]);
+    assert!(code == 2 && messages.contains("cannot be another than in the log"), "{messages}");
+    assert_eq!(retry(place.path(), &log, &["-T", "word=y"]).0, 0);
 }
 
 #[test]

@@ -41,6 +41,9 @@ fn evaluate(place: &Path, text: &str) -> (i32, Value) {
     std::fs::write(&path, text).unwrap();
     let mut command = common::command(place);
     command.arg("--json").arg("eval").arg(&path).arg("--log-dir").arg(place.join("logs"));
+    if text.contains(LOCAL) {
+        command.args(["--allow-local", "--allow-full-network"]);
+    }
     let output = command.output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));

@@ -72,6 +72,10 @@ pub struct Invocation {
     /// Whether it went on with a task that had changed, because somebody said so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changed_task: bool,
+    /// What the operator granted beyond the document: `local`, `full-network`, `writable-mounts`. A record for readers; it
+    /// grants nothing to an evaluation that goes on from the log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub granted: Vec<String>,
 }
 
 impl Invocation {

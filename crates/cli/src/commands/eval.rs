@@ -12,13 +12,17 @@ use super::eval_obstacle::Obstacle;
 use super::eval_prepare::{Asked, Ready};
 use super::eval_run::{self, Ended, Outcome};
 use super::eval_table::{self, Row};
-use super::{eval_verify, score_line};
+use super::{eval_verify, grants, score_line};
 use crate::eval_args::EvalArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
 
 pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
     let models = arguments.models.each();
+    let grants = match grants::of(arguments.wish.grants, arguments.wish.profile) {
+        Ok(grants) => grants,
+        Err(problems) => return Obstacle::from(problems).report(printer),
+    };
     // All of them are checked before the first one starts.
     let ready = models.into_iter().map(|model| {
         let asked = Asked {
@@ -26,6 +30,7 @@ pub(super) fn run(arguments: &EvalArguments, printer: &mut Printer) -> Exit {
             model,
             wish: arguments.wish.clone(),
             running: arguments.running.clone(),
+            grants,
             ..Asked::default()
         };
         asked.ready(asked.load()?)

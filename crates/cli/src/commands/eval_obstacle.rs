@@ -17,6 +17,11 @@ pub(super) enum Obstacle {
     Earlier(EarlierError),
     /// An earlier log is not as it was written, or not as it was signed.
     Unsound(receipt::CheckError),
+    /// Something that only a log says, and that the operator neither named nor confirmed.
+    Unconfirmed {
+        what: String,
+        hint: String,
+    },
     /// What is finished was made by something else than what would run now.
     Changed {
         what: String,
@@ -46,7 +51,7 @@ impl Obstacle {
             Self::Eval(error) => error.to_string(),
             Self::Earlier(error) => error.to_string(),
             Self::Unsound(error) => error.to_string(),
-            Self::Changed { what, .. } => what.clone(),
+            Self::Changed { what, .. } | Self::Unconfirmed { what, .. } => what.clone(),
         }
     }
 
@@ -83,6 +88,11 @@ impl Obstacle {
                     "nothing of it is kept; `ringfence log verify` says more; run the task anew with `ringfence eval`",
                 );
                 exit
+            }
+            Self::Unconfirmed { what, hint } => {
+                printer.message(&vec![vec![span(Look::Bad, "refused"), plain(format!(": {what}"))]]);
+                hinted(printer, &hint);
+                Exit::Refused
             }
             Self::Changed { what, hint } => {
                 printer.message(&vec![vec![span(Look::Bad, "refused"), plain(format!(": {what}"))]]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use eval::task::{Sources, Task, TaskOverrides};
 use eval::{FailOn, Invocation, Job, Keys, Models, Named, Policy, PolicyError, Settings, Surroundings};
 use log::Redactor;
-use profile::{Facts, Overrides, Plan, Problem, Problems, Refusal, Request, Source, Unmet};
+use profile::{Facts, Grants, Overrides, Plan, Problem, Problems, Refusal, Request, Source, Unmet};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
@@ -61,6 +61,8 @@ pub(super) struct Asked {
     pub(super) model: Option<String>,
     pub(super) wish: Wish,
     pub(super) running: Running,
+    /// What the operator granted, on the command line of this process or in their configuration: never from a log.
+    pub(super) grants: Grants,
     /// What the task was read from before; absent means that any will do.
     pub(super) same: Option<Sources>,
     /// Whether somebody said that another will do.
@@ -255,6 +257,7 @@ impl Asked {
             fail_on_error: running.fail_on_error.map(|when| when.to_string()),
             retry_on_error: running.retry_on_error,
             changed_task: self.changed_task,
+            granted: self.grants.words().into_iter().map(str::to_owned).collect(),
         }
     }
 
@@ -268,7 +271,7 @@ impl Asked {
         };
         let request = Request::resolve(task.document.clone(), &input::environment()?, overrides);
         let plan = profile::compile(&request, facts)?;
-        granted(task, &plan, eval::check(task, &plan))?;
+        granted(task, &plan, [self.grants.missing(&request, &plan), eval::check(task, &plan)].concat())?;
         Ok((request, plan))
     }
 }

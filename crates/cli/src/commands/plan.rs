@@ -1,12 +1,12 @@
 //! `profile explain`, `profile check` and `plan`: one request, three questions.
 
-use profile::{Document, Facts, Plan, Problems, Profile, Refusal, Request};
+use profile::{Document, Facts, Grants, Plan, Problems, Profile, Refusal, Request};
 
 use super::input;
 use super::services::Services;
 use crate::args::{DocumentArguments, OverrideArguments};
 use crate::exit::Exit;
-use crate::printer::Printer;
+use crate::printer::{Look, Printer, plain, span};
 use crate::render;
 
 /// Whatever stands between a command and its answer.
@@ -84,6 +84,15 @@ pub(super) fn explain(
     finish(result, printer)
 }
 
+/// Says which grants of the operator a plan needs before it runs. Nothing runs here, so nothing is refused.
+fn needed(grants: Grants, request: &Request, plan: &Plan, printer: &mut Printer) {
+    for unmet in grants.missing(request, plan) {
+        let hint = unmet.hint.unwrap_or_default();
+        let text = format!(": {}; {hint}", unmet.reason);
+        printer.message(&vec![vec![span(Look::Doubtful, "needs your grant"), plain(text)]]);
+    }
+}
+
 pub(super) fn plan(arguments: DocumentArguments, printer: &mut Printer) -> Exit {
     compiled(arguments, this_host, Looks::AtDaemon, |_, plan, printer| render::plan(plan, printer), printer)
 }
@@ -113,7 +122,8 @@ fn compiled(
         if let (Some(services), Looks::AtDaemon) = (&services, looks) {
             services.look(&mut document);
         }
-        let overrides = arguments.overrides.into_overrides(arguments.profile);
+        let named = arguments.profile;
+        let overrides = arguments.overrides.into_overrides(named);
         let request = Request::resolve(document, &input::environment()?, overrides);
         match question(arguments.explain_config) {
             Question::Settings => render::config(&request, printer),
@@ -123,6 +133,7 @@ fn compiled(
                     services.annotate(&mut plan);
                 }
                 show(&request.document.origin, &plan, printer);
+                needed(Grants::default().with_profile(named), &request, &plan, printer);
             }
         }
         Ok(())

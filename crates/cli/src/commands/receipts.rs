@@ -27,10 +27,16 @@ pub(super) fn place(option: Option<&Path>) -> Place {
     if let Some(path) = option.map(Path::to_path_buf).or_else(|| variable(VARIABLE)) {
         return Place::Stated(path);
     }
+    configuration().map_or(Place::Nowhere, |directory| Place::Usual(directory.join("signing.key")))
+}
+
+/// The user's configuration directory for ringfence; `None` where neither `XDG_CONFIG_HOME` nor `HOME` is set.
+pub(super) fn configuration() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // Relative ones are to be ignored: XDG Base Directory Specification.
     let stated = |name| variable(name).filter(|path| path.is_absolute());
     let base = stated("XDG_CONFIG_HOME").or_else(|| Some(stated("HOME")?.join(".config")));
-    base.map_or(Place::Nowhere, |base| Place::Usual(base.join("ringfence/signing.key")))
+    base.map(|base| base.join("ringfence"))
 }
 
 /// Whoever signs the receipts of a run; nobody where there is no key.

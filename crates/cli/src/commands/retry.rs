@@ -1,7 +1,8 @@
 //! `eval-retry`: what failed, was cancelled or is missing in a log runs again; what is finished is kept, in a new log.
 //!
-//! The log may be somebody else's. It says what is to be run, never with which rights: a wider profile, a laxer approval, a
-//! policy file, a justification and the values of environment entries are said again by whoever runs it. What would run must
+//! The log may come from another author. It says what is to be run, never with which rights: a wider profile, a laxer
+//! approval, a policy file, a justification, the values of environment entries and the grants for H0, N0 and writable mounts
+//! are said again by the operator. The task file and its parameters are named again, or confirmed on a terminal. What would run must
 //! be what made the finished samples: the same files, the same plan, the same policy.
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use serde_json::json;
 use super::eval::through;
 use super::eval_obstacle::Obstacle;
 use super::eval_prepare::{Asked, Loaded, Ready};
+use super::grants;
+use super::retry_consent::Unconfirmed;
 use crate::eval_args::{LogFormat, RetryArguments, Running, Wish};
 use crate::exit::Exit;
 use crate::limit_args;
@@ -35,6 +38,7 @@ pub(super) fn run(arguments: &RetryArguments, printer: &mut Printer) -> Exit {
 fn prepare(arguments: &RetryArguments, printer: &mut Printer) -> Result<Option<Ready>, Obstacle> {
     let earlier = open(&arguments.log)?;
     let asked = asked(&earlier, arguments)?;
+    let unconfirmed = Unconfirmed::of(earlier.invocation(), arguments)?;
     let loaded = asked.load()?;
     judge(&earlier, arguments, &loaded.task)?;
     let (kept, total) = earlier.finished_of(&loaded.task).map_err(|error| Obstacle::Eval(error.into()))?;
@@ -42,6 +46,7 @@ fn prepare(arguments: &RetryArguments, printer: &mut Printer) -> Result<Option<R
         nothing_to_do(&arguments.log, &loaded, printer);
         return Ok(None);
     }
+    unconfirmed.confirm(&arguments.log, &asked, &loaded, printer)?;
     let ready = go_on(asked.ready(loaded)?, earlier)?;
     let job = &ready.job;
     let text = format!(
@@ -146,6 +151,7 @@ fn asked(earlier: &Earlier, arguments: &RetryArguments) -> Result<Asked, Problem
             sample_id: invocation.sample_ids.clone(),
             epochs: invocation.epochs,
             justification: arguments.justification.clone(),
+            grants: arguments.grants,
             limits,
         },
         running: Running {
@@ -165,6 +171,8 @@ fn asked(earlier: &Earlier, arguments: &RetryArguments) -> Result<Asked, Problem
             pull: own.pull,
             limits: own.limits.or(&run_limits),
         },
+        // A profile that only the log names grants nothing.
+        grants: grants::of(arguments.grants, arguments.profile)?,
         same: (!arguments.changed_task).then(|| invocation.sources.clone()),
         changed_task: arguments.changed_task || invocation.changed_task,
     })
@@ -191,14 +199,16 @@ fn names(arguments: &RetryArguments) -> Result<Vec<String>, Problems> {
     Ok(files.into_iter().map(|(name, _)| name).chain(stated).collect())
 }
 
-/// The log's parameters. Only those whose values were taken out of it can be said again: others made the samples.
+/// The log's parameters. One that is said again must have the log's value, or a value that was taken out of the log: others
+/// made the samples.
 fn parameters(
     invocation: &Invocation,
     again: &[(String, String)],
     problems: &mut Vec<Problem>,
 ) -> Vec<(String, String)> {
-    for (name, _) in again {
-        if !invocation.parameters.get(name).is_some_and(|value| value.contains(REDACTED)) {
+    for (name, said) in again {
+        let fits = |value: &String| value == said || value.contains(REDACTED);
+        if !invocation.parameters.get(name).is_some_and(fits) {
             let problem = Problem::new(format!("the parameter `{name}` cannot be another than in the log"));
             problems.push(problem.hint("leave it out, or run the task anew with `ringfence eval`"));
         }

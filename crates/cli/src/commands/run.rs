@@ -15,7 +15,7 @@ use super::container::Found;
 use super::images;
 use super::network::{Network, NetworkError};
 use super::services::Services;
-use super::{container, docker, env_file, exec, input, plan, run_services, snapshots, stream};
+use super::{container, docker, env_file, exec, grants, input, plan, run_services, snapshots, stream};
 use crate::args::{CaptureBy, RunArguments};
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
@@ -183,6 +183,7 @@ fn planned(
     let overrides = Overrides { image, sandbox: provider(arguments), justification, approval, ..Overrides::default() };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
+    grants::check(grants::of(arguments.grants, arguments.profile.parse().ok())?, &request, &plan)?;
     refuse_what_cannot_run(&request, &plan, arguments.save_as.is_some())?;
     Ok((request, plan))
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 use serve::{Address, Bound, Limits, Place, Tokens};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::grants;
 use super::run::failed;
 use super::serve_workshop::Bench;
 use crate::exit::Exit;
@@ -25,12 +26,16 @@ pub(super) fn run(arguments: &ServeArguments, printer: &mut Printer) -> Exit {
         Ok(place) => place,
         Err(exit) => return exit,
     };
+    let grants = match grants::of(arguments.grants, None) {
+        Ok(grants) => grants,
+        Err(problems) => return super::plan::report(&problems.into(), printer),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error, Exit::Provider, printer),
     };
-    let exit = runtime.block_on(serve(arguments, place, printer));
+    let exit = runtime.block_on(serve(arguments, Bench::new(grants), place, printer));
     runtime.shutdown_timeout(Duration::from_secs(2));
     exit
 }
@@ -68,7 +73,7 @@ fn own_socket() -> io::Result<PathBuf> {
     Ok(sandbox::private_directory()?.join(format!("serve-{}.sock", std::process::id())))
 }
 
-async fn serve(arguments: &ServeArguments, place: Place, printer: &mut Printer) -> Exit {
+async fn serve(arguments: &ServeArguments, bench: Bench, place: Place, printer: &mut Printer) -> Exit {
     // Before anybody hears that we are there: a signal must find somebody who ends what is held.
     let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let (mut terminate, mut interrupt) = match (terminate, interrupt) {
@@ -92,7 +97,7 @@ async fn serve(arguments: &ServeArguments, place: Place, printer: &mut Printer) 
         }
     };
     let idle = arguments.exit_when_idle.map(Duration::from_secs);
-    serve::serve(bound, Arc::new(Bench::default()), limits, network, idle, stop).await;
+    serve::serve(bound, Arc::new(bench), limits, network, idle, stop).await;
     Exit::Done
 }
 

@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ::docker::Pull;
-use profile::{Approval, Document, Egress, Facts, Overrides, Plan, Problem, Problems, Profile, Provider, Request};
+use profile::{
+    Approval, Document, Egress, Facts, Grants, Overrides, Plan, Problem, Problems, Profile, Provider, Request,
+};
 use receipt::SigningKey;
 use sandbox::StartError;
 use serve::{Made, Obstacle, ReceiptObstacle, SandboxWish, ServicePart, Workshop};
@@ -15,7 +17,7 @@ use verify::Subject;
 
 use super::container::{self, Found};
 use super::receipts::{Place, place};
-use super::{docker, exec, input, serve_services};
+use super::{docker, exec, grants, input, serve_services};
 
 /// How long the host is believed to be as it was: probing it costs more than a sandbox.
 const FACTS: Duration = Duration::from_mins(1);
@@ -25,8 +27,10 @@ const ONLY: &str = "default";
 const HUMAN: &str = "human";
 
 /// The command's workshop.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Bench {
+    /// What the operator granted when the server was started. Requests grant nothing: clients send documents of tasks.
+    grants: Grants,
     facts: Mutex<Option<(Instant, Facts)>>,
 }
 
@@ -53,6 +57,10 @@ pub(super) fn started(error: &StartError) -> Obstacle {
 }
 
 impl Bench {
+    pub(super) fn new(grants: Grants) -> Self {
+        Self { grants, facts: Mutex::default() }
+    }
+
     /// What this host can enforce. A daemon is asked each time: it comes and goes.
     fn facts(&self, document: &Document, provider: Option<Provider>) -> Facts {
         let named = document.sandbox.as_ref().map(|choice| choice.value.provider);
@@ -128,7 +136,9 @@ impl Workshop for Bench {
                 ..Overrides::default()
             };
             let request = Request::resolve(document.clone(), &environment, overrides);
-            let plan = profile::compile(&request, &facts).map_err(|refusal| Obstacle::Refused(Box::new(refusal)))?;
+            let refused = |refusal| Obstacle::Refused(Box::new(refusal));
+            let plan = profile::compile(&request, &facts).map_err(refused)?;
+            grants::check(self.grants, &request, &plan).map_err(refused)?;
             Ok((request, plan))
         };
         // What is refused anyway is not fetched first.

@@ -21,7 +21,7 @@ use super::eval_run::{self, Outcome};
 use super::eval_table::{self, Row};
 use super::retry::go_on;
 use super::set_manifest::{Entry, Manifest};
-use super::{eval_verify, set_logs, set_plot, set_tasks};
+use super::{eval_verify, grants, set_logs, set_plot, set_tasks};
 use crate::eval_args::SetArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -57,6 +57,7 @@ fn through(arguments: &SetArguments, directory: &Path, printer: &mut Printer) ->
     // Held until the end; of a killed process the kernel lets go.
     let _lock = lock(directory)?;
     let found = set_tasks::find(&arguments.tasks)?;
+    let grants = grants::of(arguments.wish.grants, arguments.wish.profile)?;
     for skipped in &found.skipped {
         let text = format!("  {}: it is no task: it has no `dataset`", skipped.display());
         printer.message(&vec![vec![span(Look::Faint, "skipped"), plain(text)]]);
@@ -71,6 +72,7 @@ fn through(arguments: &SetArguments, directory: &Path, printer: &mut Printer) ->
                 model: model.clone(),
                 wish: arguments.wish.clone(),
                 running: arguments.running.clone(),
+                grants,
                 ..Asked::default()
             };
             let looked = look(&asked, arguments.anew, &logs, &manifest);

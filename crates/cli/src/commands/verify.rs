@@ -15,7 +15,7 @@ use verify::{Conclusion, Report, Speed, Subject, Verdict, VerifyError};
 
 use super::container::Found;
 use super::services::Services;
-use super::{container, docker, images, input, plan};
+use super::{container, docker, grants, images, input, plan};
 use crate::args::ProveArguments;
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
@@ -156,6 +156,7 @@ fn planned(
     let overrides = Overrides { image, sandbox: provider(arguments), justification, approval, ..Overrides::default() };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
+    grants::check(grants::of(arguments.grants, arguments.profile.parse().ok())?, &request, &plan)?;
     let reason = match plan.provider {
         Provider::Container | Provider::Docker => return Ok((request, plan)),
         Provider::Local => "a local process has no wall that could be proven".to_owned(),

@@ -39,7 +39,7 @@ fn granted_tools_of_the_provider_work_and_the_log_says_so() {
             Next::Reply(fake::used(api, own, &format!("second-needle {KEY}"), &submit)),
         ];
         let fake = Fake::granting(api, script);
-        let (code, result, messages) = run(place.path(), api, &fake, &text, &[]);
+        let (code, result, messages) = run(place.path(), api, &fake, &text, &["--allow-full-network"]);
         assert_eq!(code, 0, "{api:?} {own:?}: {messages} {result} {:?}", fake.complaints());
         let requests = fake.requests();
         assert!(requests[1].to_string().contains("first-needle"), "what was found goes back: {}", requests[1]);
@@ -75,7 +75,7 @@ fn a_single_question_may_have_them_too() {
     let place = tempfile::tempdir().unwrap();
     let text = task("T1.H1.N0", "", "provider_web_search").replace("{kind: agent}", "generate");
     let fake = Fake::granting(Api::Google, [Next::Reply(fake::used(Api::Google, Own::Search, "42", &[]))]);
-    let (code, result, messages) = run(place.path(), Api::Google, &fake, &text, &[]);
+    let (code, result, messages) = run(place.path(), Api::Google, &fake, &text, &["--allow-full-network"]);
     assert_eq!(code, 0, "{messages} {:?}", fake.complaints());
     let log = dump(place.path(), result["log"].as_str().unwrap());
     assert_eq!(infos(&log, "provider_tool").len(), 1);
@@ -88,7 +88,8 @@ fn a_tool_of_the_provider_that_the_task_does_not_name_fails_the_sample() {
         // The other one is granted: one is not all.
         let other = if own == Own::Search { Own::Code } else { Own::Search };
         let fake = Fake::granting(api, [Next::Reply(fake::used(api, own, "needle", &[]))]);
-        let (code, result, messages) = run(place.path(), api, &fake, &task("T0.H1.N0", "", tool(other)), &[]);
+        let (code, result, messages) =
+            run(place.path(), api, &fake, &task("T0.H1.N0", "", tool(other)), &["--allow-full-network"]);
         assert_eq!(code, 1, "{api:?} {own:?}: {messages}");
         assert!(result["error"].as_str().unwrap().contains("a tool of its own that nobody granted"), "{result}");
         assert_eq!(fake.requests().len(), 1);
@@ -127,7 +128,7 @@ fn tools_of_the_provider_are_refused_before_anybody_is_asked() {
         let prices = write(place.path(), "prices.yaml", prices);
         let path = write(place.path(), "task.yaml", &text);
         let fake = Fake::granting(Api::Google, []);
-        let mut command = eval(place.path(), &[&path, "--model", model]);
+        let mut command = eval(place.path(), &[&path, "--model", model, "--allow-full-network"]);
         with(&mut command, Api::Google, &fake);
         let output = command.env("OPENAI_API_KEY", KEY).env("RINGFENCE_PRICES", &prices).output().unwrap();
         let messages = said(&output);

@@ -76,6 +76,28 @@ fn what_cannot_be_had_is_refused_with_everything_in_the_way() {
 }
 
 #[test]
+fn a_request_grants_neither_h0_nor_n0_nor_writable_mounts() {
+    let place = tempfile::tempdir().unwrap();
+    let mount = format!("profile: T0.H1.N2\napproval: ci\nmounts: ['{}:/out:rw']\n", place.path().display());
+    let wishes = [
+        (json!({"profile": "T0.H0.N0", "justification": "trust me"}), "operator.local"),
+        (json!({"profile": "T0.H1.N0", "justification": "trust me"}), "operator.full_network"),
+        (json!({"document": mount, "origin": "my.yaml"}), "operator.writable_mounts"),
+    ];
+    let server = Server::socket(&[]);
+    for (wish, control) in &wishes {
+        let refused = server.post("/v1/sandboxes", wish).problem(422, "refused");
+        assert!(refused["unmet"].to_string().contains(control), "{refused}");
+    }
+    assert_eq!(server.get("/v1/sandboxes").ok(200), json!({"sandboxes": []}));
+    // The operator who starts the server can grant them.
+    let server = Server::socket(&["--allow-local", "--allow-full-network", "--allow-writable-mounts"]);
+    for (wish, _) in &wishes {
+        server.post("/v1/sandboxes", wish).ok(201);
+    }
+}
+
+#[test]
 fn a_plan_that_is_proven_says_what_was_seen() {
     let server = Server::socket(&[]);
     let wish = json!({"profile": "T0.H1.N2", "verify": "fast"});

@@ -65,6 +65,11 @@ impl FromStr for Slice {
 }
 
 impl Task {
+    /// The names of its solvers, in their order.
+    pub fn solver_names(&self) -> Vec<&'static str> {
+        self.solvers.iter().map(crate::solve::name_of).collect()
+    }
+
     /// Puts the command line on top of the file. Nothing is changed if something is wrong.
     pub fn apply(&mut self, overrides: TaskOverrides) -> Result<(), Problems> {
         let mut problems = Vec::new();
