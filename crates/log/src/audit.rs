@@ -190,7 +190,13 @@ impl Audit {
 
 /// Checks the chain of a writer that was killed: half a line at its end is no part of it, and no flaw.
 pub fn verify_killed(path: &Path) -> Result<Head, AuditError> {
-    follow_all(path, true, &mut |_, _| {})
+    follow_all(path, true, &mut |_, _, _| {})
+}
+
+/// The same, and shows each line that was found right: the chain's head after it, its kind and its data. What a head vouches
+/// for are the lines up to it.
+pub fn walk_killed(path: &Path, see: &mut dyn FnMut(&Head, &str, &Value)) -> Result<Head, AuditError> {
+    follow_all(path, true, see)
 }
 
 /// What the first line of a chain says: its kind and data. Nothing if there is no line.
@@ -214,7 +220,7 @@ pub fn verify(path: &Path, expected: Option<&Head>) -> Result<Head, AuditError> 
 
 /// The same, and shows the kind and the data of each line once it was found right. One line is in memory at a time.
 pub fn walk(path: &Path, expected: Option<&Head>, see: &mut dyn FnMut(&str, &Value)) -> Result<Head, AuditError> {
-    let head = follow_all(path, false, see)?;
+    let head = follow_all(path, false, &mut |_, kind, data| see(kind, data))?;
     match expected {
         Some(expected) if *expected != head => {
             Err(AuditError::Head { path: path.to_path_buf(), found: head, expected: expected.clone() })
@@ -223,7 +229,7 @@ pub fn walk(path: &Path, expected: Option<&Head>, see: &mut dyn FnMut(&str, &Val
     }
 }
 
-fn follow_all(path: &Path, may_be_cut: bool, see: &mut dyn FnMut(&str, &Value)) -> Result<Head, AuditError> {
+fn follow_all(path: &Path, may_be_cut: bool, see: &mut dyn FnMut(&Head, &str, &Value)) -> Result<Head, AuditError> {
     let io = |source| AuditError::Io { action: "read", path: path.to_path_buf(), source };
     let mut file = BufReader::new(open(path).map_err(io)?);
     let mut head = Head::none();
@@ -239,6 +245,7 @@ fn follow_all(path: &Path, may_be_cut: bool, see: &mut dyn FnMut(&str, &Value)) 
         let found = follow(&head, &text).map_err(|flaw| AuditError::Broken { path: path.to_path_buf(), line, flaw })?;
         let (next, content) = found;
         see(
+            &next,
             content.get("kind").and_then(Value::as_str).unwrap_or_default(),
             content.get("data").unwrap_or(&Value::Null),
         );

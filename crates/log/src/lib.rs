@@ -12,6 +12,7 @@ mod content;
 mod error;
 pub mod event;
 mod expectation;
+mod hashed;
 pub mod message;
 mod name;
 mod place;

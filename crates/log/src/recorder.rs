@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::event::EvalError;
+use crate::hashed::Hashed;
 use crate::name;
 use crate::plain::Plain;
 use crate::zipped::Zipped;
@@ -150,10 +151,10 @@ impl Recorder {
                 let mut zipped = Zipped::begin(&directory, &path, &hidden, &content).map_err(begin)?;
                 if let Some((reader, kept)) = earlier {
                     reader.each(kept, |index, content| {
-                        let Some(Glance { id, epoch, summary, .. }) = kept.get(index) else { return Ok(()) };
+                        let Some(Glance { id, epoch, summary, sha256, .. }) = kept.get(index) else { return Ok(()) };
                         let mut content = content.map_err(keep(reader))?;
                         let squeezed =
-                            Zipped::squeeze(&directory, |out| io::copy(&mut content, out).map(drop)).map_err(begin)?;
+                            Zipped::squeeze(&directory, |out| copy_same(&mut content, sha256, out)).map_err(begin)?;
                         zipped.add(name::entry(id, *epoch), squeezed, summary.clone()).map_err(begin)
                     })?;
                 }
@@ -164,9 +165,9 @@ impl Recorder {
                 let mut plain = Plain::create(&directory, &path, &hidden).map_err(begin)?;
                 if let Some((reader, kept)) = earlier {
                     reader.each(kept, |index, content| {
-                        let Some(Glance { id, epoch, .. }) = kept.get(index) else { return Ok(()) };
+                        let Some(Glance { id, epoch, sha256, .. }) = kept.get(index) else { return Ok(()) };
                         let mut content = content.map_err(keep(reader))?;
-                        let copied = plain.sample(name::entry(id, *epoch), |out| io::copy(&mut content, out).map(drop));
+                        let copied = plain.sample(name::entry(id, *epoch), |out| copy_same(&mut content, sha256, out));
                         copied.map_err(begin)
                     })?;
                 }
@@ -262,6 +263,17 @@ fn header(start: &Start, end: End) -> Map<String, Value> {
         ("error", end.error.map(|error| json!(error))),
     ];
     fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+/// Copies a sample that was looked at before; fails if it has changed since, as the log may be another program's to write.
+fn copy_same(content: &mut dyn io::Read, sha256: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut hash = Sha256::new();
+    io::copy(&mut Hashed { inner: content, hash: &mut hash }, out)?;
+    if crate::hex(&hash.finalize()) == sha256 {
+        Ok(())
+    } else {
+        Err(io::Error::other("a sample of the earlier log has changed while it was copied"))
+    }
 }
 
 fn keep(reader: &Reader) -> impl FnOnce(io::Error) -> LogError {

@@ -7,8 +7,10 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use crate::event::Event;
+use crate::hashed::Hashed;
 use crate::place::Part;
 use crate::recorder::Shared;
 use crate::summary::summary;
@@ -97,13 +99,16 @@ impl SampleRecorder {
         Ok(())
     }
 
-    /// Puts the sample into the log. When this returns, a killed program loses nothing of it.
-    pub fn complete(mut self, end: SampleEnd) -> Result<(), LogError> {
+    /// Puts the sample into the log, and returns the SHA-256 of what was written, in hexadecimal. When this returns, a killed
+    /// program loses nothing of it.
+    pub fn complete(mut self, end: SampleEnd) -> Result<String, LogError> {
         self.flush().map_err(self.log.error("write the events"))?;
         let known = self.with_kept(&end.fields);
         let summary = summary(&self.id, self.epoch, &known, self.message_count);
         let log = Arc::clone(&self.log);
-        log.sample(&self.id, self.epoch, summary, |out| self.write(end, out))
+        let mut hash = Sha256::new();
+        log.sample(&self.id, self.epoch, summary, |out| self.write(end, &mut Hashed { inner: out, hash: &mut hash }))?;
+        Ok(crate::hex(&hash.finalize()))
     }
 
     /// What is known of the sample, with what was taken over.

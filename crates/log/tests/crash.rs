@@ -132,5 +132,5 @@ fn record(recorder: &Recorder, id: i64) -> Result<(), LogError> {
     // Does not compress well, so that the disk is full soon.
     let noise: Vec<i64> = (0..3000).map(|n| (n + id).wrapping_mul(0x1E37_79B9_7F4A_7C15)).collect();
     end.fields.insert("store".into(), json!({"noise": noise}));
-    sample.complete(end)
+    sample.complete(end).map(drop)
 }

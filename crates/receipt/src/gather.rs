@@ -60,6 +60,7 @@ pub(crate) fn gather(log: &Path, reader: &Reader) -> Result<Run, GatherError> {
     let stated = head(header).ok_or(GatherError::Field("/eval/metadata/ringfence_audit"))?;
     let mut tally = Tally::default();
     let end = audit::walk(&chain, Some(&stated), &mut |kind, data| tally.see(kind, data))?;
+    let kept = tally.kept();
     let (eval_id, plan_hash) = (text("/eval/eval_id")?, text("/eval/metadata/ringfence/plan_hash")?);
     let planned = text("/eval/metadata/ringfence/profile")?;
     match (tally.start, &tally.scored) {
@@ -99,7 +100,7 @@ pub(crate) fn gather(log: &Path, reader: &Reader) -> Result<Run, GatherError> {
         plan_hash,
         images: images(header),
         samples: samples(reader)?,
-        kept: tally.kept,
+        kept,
         scored: tally.scored,
         network: tally.network,
         approvals: tally.approvals,

@@ -2,9 +2,10 @@
 //!
 //! [`issue`] reads the closed log and its audit chain, says what is there in an in-toto Statement ([`Statement`]), and signs it
 //! as a DSSE envelope ([`Envelope`]) with an ed25519 key ([`SigningKey`]). [`check`] reads all three again, says what is asserted
-//! and by which key, or what is wrong. `docs/receipts.md` has the format.
+//! and by which key, or what is wrong. While a run goes on, [`add_checkpoint`] signs the head of its chain. `docs/receipts.md` has the format.
 
 mod check;
+mod checkpoint;
 mod envelope;
 mod file;
 mod gather;
@@ -17,10 +18,14 @@ mod statement;
 mod tally;
 
 pub use check::{Asserted, CheckError, Checked, Require, Trust, check};
+pub use checkpoint::{Checkpoint, add_checkpoint, checkpoints_beside, last_checkpoint};
 pub use envelope::{Envelope, EnvelopeError};
 pub use gather::GatherError;
 pub use issue::{IssueError, beside, is_receipt, issue};
 pub use key::{KeyId, NoKeyId, PublicKey, SigningKey};
 pub use key_file::{KeyError, KeyProblem};
-pub use run::{Chain, Image, Kept, Network, Observed, Profiles, Residual, Run, Samples, Scored, Totals, Verdicts};
+pub use run::{
+    Chain, Image, Kept, KeptSample, Network, Observed, Profiles, Residual, Run, Samples, Scored, Totals, Verdicts,
+    Vouched, VouchedBy,
+};
 pub use statement::{Digests, Predicate, Signer, Statement, StatementError, Subject};

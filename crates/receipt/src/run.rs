@@ -124,6 +124,66 @@ pub struct Kept {
     pub sha256: String,
     /// How many samples are from it.
     pub samples: u64,
+    /// Who vouched for them; absent in receipts of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vouched: Option<Vouched>,
+    /// How many of them no key ever vouched for: an operator accepted them, for this log or for one before it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unsigned: u64,
+    /// Which they are: the first 10000, in the order of the chain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub list: Vec<KeptSample>,
+    /// SHA-256 over the canonical JSON of all entries of the list, also of those that it leaves out, each with a line break.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub list_sha256: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A sample that was kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptSample {
+    /// Its id, a text or a number.
+    pub id: Value,
+    /// Its epoch.
+    pub epoch: u64,
+    /// SHA-256 of the sample as it is written, in hexadecimal.
+    pub sha256: String,
+    /// Whether no key ever vouched for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsigned: bool,
+}
+
+/// Who vouched for what was taken over from another log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vouched {
+    /// In which way.
+    pub by: VouchedBy,
+    /// The key, in hexadecimal, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keyid: Option<String>,
+    /// Whether something in that log was itself accepted without a signature.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsigned: bool,
+}
+
+/// In which way a log, or its samples, are vouched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VouchedBy {
+    /// A key that the operator trusts signed the log's receipt.
+    Receipt,
+    /// Such a key signed the chain of a killed run, which has the samples' digests.
+    Checkpoint,
+    /// No trusted key: the operator accepted it.
+    Operator,
+    /// Nothing was asked for, since the new log is not signed either.
+    Nobody,
 }
 
 /// A log that was judged again.
@@ -134,6 +194,9 @@ pub struct Scored {
     pub log: String,
     /// Its digest, in hexadecimal.
     pub sha256: String,
+    /// Who vouched for it; absent in receipts of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vouched: Option<Vouched>,
 }
 
 /// What became of queries and connections, by the gateway's records.

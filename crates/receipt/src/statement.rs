@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::key::{KeyId, PublicKey};
 use crate::run::Run;
 
-const STATEMENT: &str = "https://in-toto.io/Statement/v1";
+pub(crate) const STATEMENT: &str = "https://in-toto.io/Statement/v1";
 /// A name, not an address: nothing is there. It changes with the format.
 const PREDICATE: &str = "https://ringfence.dev/receipt/v1";
 

@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
-use crate::run::{Kept, Network, Scored, Verdicts};
+use crate::run::{Kept, KeptSample, Network, Scored, Verdicts, Vouched};
 
 /// So many decisions, or kinds of limits, are told apart; the rest is counted together. Lines may be anybody's.
 const MOST_KINDS: usize = 32;
 const LONGEST_KIND: usize = 64;
 const OTHERS: &str = "other";
+/// So many kept samples are listed; the digest covers all of them.
+const MOST_KEPT: usize = 10_000;
+/// A longer id is not listed.
+const LONGEST_ID: usize = 256;
 
 /// What a chain tells.
 #[derive(Debug, Default)]
@@ -17,6 +23,8 @@ pub(crate) struct Tally {
     /// What the first line says: evaluation, plan, profile.
     pub(crate) start: Option<Start>,
     pub(crate) kept: Option<Kept>,
+    /// Of all entries of the list of kept samples.
+    kept_hash: Option<Sha256>,
     pub(crate) scored: Option<Scored>,
     pub(crate) network: Network,
     pub(crate) approvals: BTreeMap<String, u64>,
@@ -44,10 +52,21 @@ impl Tally {
             }
             "kept" if self.kept.is_none() => {
                 let samples = data["samples"].as_u64().unwrap_or_default();
-                self.kept = Some(Kept { log: text(data, "log"), sha256: text(data, "sha256"), samples });
+                self.kept = Some(Kept {
+                    log: text(data, "log"),
+                    sha256: text(data, "sha256"),
+                    samples,
+                    vouched: vouched(data),
+                    unsigned: 0,
+                    list: Vec::new(),
+                    list_sha256: None,
+                });
             }
+            "sample" if own["kept"] == true => self.kept_sample(data, own),
             "scored" if self.scored.is_none() => {
-                self.scored = Some(Scored { log: text(&data["from"], "log"), sha256: text(&data["from"], "sha256") });
+                let from = &data["from"];
+                let (log, sha256) = (text(from, "log"), text(from, "sha256"));
+                self.scored = Some(Scored { log, sha256, vouched: vouched(from) });
             }
             "approval" => count(&mut self.approvals, own["decision"].as_str().unwrap_or(OTHERS)),
             "limit" => count(&mut self.limits, own["type"].as_str().unwrap_or(OTHERS)),
@@ -55,6 +74,33 @@ impl Tally {
             "network_totals" => self.totals(own),
             _ => {}
         }
+    }
+
+    /// A sample that was taken over from the earlier log.
+    fn kept_sample(&mut self, data: &Value, own: &Value) {
+        let Some(kept) = &mut self.kept else { return };
+        let sample = KeptSample {
+            id: data["sample"].clone(),
+            epoch: data["epoch"].as_u64().unwrap_or_default(),
+            sha256: own["sha256"].as_str().unwrap_or_default().chars().take(64).collect(),
+            unsigned: own["unsigned"] == true,
+        };
+        let line = log::canonical(&json!(sample));
+        let hash = self.kept_hash.get_or_insert_default();
+        hash.update(line.as_bytes());
+        hash.update(b"\n");
+        kept.unsigned += u64::from(sample.unsigned);
+        if kept.list.len() < MOST_KEPT && line.len() <= LONGEST_ID + 128 {
+            kept.list.push(sample);
+        }
+    }
+
+    /// The earlier log, once all lines were seen.
+    pub(crate) fn kept(&mut self) -> Option<Kept> {
+        let digest = self.kept_hash.take().map(|hash| {
+            hash.finalize().iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}"))
+        });
+        self.kept.take().map(|kept| Kept { list_sha256: digest, ..kept })
     }
 
     fn record(&mut self, data: &Value) {
@@ -88,6 +134,11 @@ impl Tally {
             add(sum, &data[key]);
         }
     }
+}
+
+/// Who vouched, where a line says so.
+fn vouched(data: &Value) -> Option<Vouched> {
+    Vouched::deserialize(data.get("vouched")?).ok()
 }
 
 fn add(sum: &mut u64, count: &Value) {
@@ -128,14 +179,36 @@ mod tests {
         tally.see("limit", &sample(json!({"type": "time"})));
         assert_eq!(tally.start, Some(Start { eval_id: "e".into(), plan: "p".into(), profile: "T0.H1.N1".into() }));
         tally.see("scored", &json!({"from": {"log": "b.eval", "sha256": "01"}}));
-        assert_eq!(tally.scored, Some(Scored { log: "b.eval".into(), sha256: "01".into() }));
-        assert_eq!(tally.kept, Some(Kept { log: "a.eval".into(), sha256: "00".into(), samples: 3 }));
+        assert_eq!(tally.scored, Some(Scored { log: "b.eval".into(), sha256: "01".into(), vouched: None }));
+        assert_eq!(json!(tally.kept()), json!({"log": "a.eval", "sha256": "00", "samples": 3}));
         let network = json!({
             "queries": {"allowed": 2, "refused": 1, "failed": 0}, "connections": {"allowed": 0, "refused": 5, "failed": 1},
             "cut": 1, "totals": {"queries": 6, "connections": 0, "refused": 12, "sent": 20, "received": 0, "records_lost": 0},
         });
         assert_eq!(json!(tally.network), network);
         assert_eq!((json!(tally.approvals), json!(tally.limits)), (json!({"reject": 1}), json!({"time": 1})));
+    }
+
+    #[test]
+    fn kept_samples_are_listed_with_their_digests_and_who_vouched() {
+        let mut tally = Tally::default();
+        let vouched = json!({"by": "operator"});
+        tally.see("kept", &json!({"log": "a.eval", "sha256": "00", "samples": 2, "vouched": vouched}));
+        for (id, own) in [
+            (json!("a"), json!({"sha256": "01", "kept": true, "unsigned": true})),
+            (json!(7), json!({"sha256": "02", "kept": true})),
+            (json!("x".repeat(1000)), json!({"sha256": "03", "kept": true})),
+            (json!("b"), json!({"sha256": "04"})),
+        ] {
+            tally.see("sample", &json!({"sample": id, "epoch": 1, "data": own}));
+        }
+        let mut kept = json!(tally.kept());
+        assert_eq!(kept["list_sha256"].take().as_str().unwrap().len(), 64);
+        assert_eq!(kept["vouched"], vouched);
+        assert_eq!(kept["unsigned"], 1);
+        let list =
+            json!([{"id": "a", "epoch": 1, "sha256": "01", "unsigned": true}, {"id": 7, "epoch": 1, "sha256": "02"}]);
+        assert_eq!(kept["list"], list);
     }
 
     #[test]

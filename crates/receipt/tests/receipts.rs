@@ -10,7 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use common::{Kind, made};
 use log::Format;
-use receipt::{CheckError, Envelope, IssueError, Observed, Require, Statement, Trust, check, issue};
+use log::audit::{Audit, Head};
+use receipt::{
+    CheckError, Envelope, IssueError, Observed, Require, SigningKey, Statement, Trust, add_checkpoint, check,
+    checkpoints_beside, issue, last_checkpoint,
+};
 use serde_json::{Value, json};
 
 fn payload(path: &std::path::Path) -> Value {
@@ -178,4 +182,48 @@ fn kept_bytes_of_version_1_are_read() {
     assert_eq!(Statement::parse(&statement).unwrap().to_bytes(), statement);
     let envelope = fs::read(seeds.join("envelope.json")).unwrap();
     assert_eq!(Envelope::parse(&envelope).unwrap().to_bytes(), envelope);
+}
+
+#[test]
+fn a_checkpoint_counts_by_a_trusted_key_for_the_chain_that_it_signed() {
+    let place = tempfile::tempdir().unwrap();
+    let key = |name: &str| SigningKey::create(&place.path().join(name)).unwrap();
+    let (own, other) = (key("own"), key("other"));
+    let log = place.path().join("a.eval");
+    let audit = Audit::create(&Audit::beside(&log)).unwrap();
+    audit.record("start", json!({"eval_id": "e"})).unwrap();
+    let first = audit.head();
+    audit.record("sample", json!({"sample": "a", "epoch": 1, "data": {"sha256": "00"}})).unwrap();
+    let second = audit.head();
+    let last = |keys: &[&SigningKey]| {
+        let keys: Vec<_> = keys.iter().map(|key| key.public()).collect();
+        last_checkpoint(&log, &keys).unwrap().map(|found| (found.keyid, found.head))
+    };
+    assert_eq!(last(&[&own]), None, "there is no file");
+    add_checkpoint(&log, "e", &first, &own).unwrap();
+    assert_eq!(last(&[&own]), Some((own.public().id(), first.clone())));
+    assert_eq!(last(&[&other]), None);
+    assert_eq!(last(&[]), None);
+    // Of another evaluation, of a head that the chain never had, and of another key.
+    add_checkpoint(&log, "f", &second, &own).unwrap();
+    add_checkpoint(&log, "e", &Head { count: 2, hash: "0".repeat(64) }, &own).unwrap();
+    add_checkpoint(&log, "e", &second, &other).unwrap();
+    assert_eq!(last(&[&own]), Some((own.public().id(), first)));
+    assert_eq!(last(&[&own, &other]), Some((other.public().id(), second.clone())));
+    // Half a line, as a killed writer leaves it, and a flood of lines before the last one.
+    let file = checkpoints_beside(&log);
+    let half = fs::read(&file).unwrap();
+    fs::write(&file, [&vec![b'x'; 1 << 20][..], b"\n"].concat()).unwrap();
+    add_checkpoint(&log, "e", &second, &own).unwrap();
+    let text = [fs::read(&file).unwrap(), half[..100].to_vec()].concat();
+    fs::write(&file, text).unwrap();
+    assert_eq!(last(&[&own]), Some((own.public().id(), second)));
+    // A receipt is none, and a checkpoint is no receipt.
+    let made = made(&Kind::default());
+    fs::copy(&made.receipt, checkpoints_beside(&made.log)).unwrap();
+    assert_eq!(last_checkpoint(&made.log, &[made.key.public()]).unwrap(), None);
+    fs::remove_file(checkpoints_beside(&made.log)).unwrap();
+    add_checkpoint(&made.log, "evalOne", &Head { count: 1, hash: "0".repeat(64) }, &made.key).unwrap();
+    fs::copy(checkpoints_beside(&made.log), &made.receipt).unwrap();
+    assert!(matches!(made.check(), Err(CheckError::Statement(_))));
 }

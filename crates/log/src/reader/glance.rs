@@ -11,8 +11,10 @@ use std::rc::Rc;
 use serde::Deserializer as _;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::SampleName;
+use crate::hashed::Hashed;
 use crate::summary::summary;
 
 /// The most that is held of one sample while it is looked at.
@@ -35,16 +37,22 @@ pub struct Glance {
     pub role_usage: Value,
     /// Whether it ended by an error.
     pub failed: bool,
+    /// SHA-256 of the sample as it is written, in hexadecimal.
+    pub sha256: String,
 }
 
 /// Reads one; nothing if it is damaged, too large, or not the sample that was asked for.
 pub(super) fn read(id: &SampleName, epoch: u32, content: impl Read) -> Option<Glance> {
     let meter = Rc::new(Meter { left: Cell::new(MOST), held: Cell::new(true) });
-    let metered = Metered { content: BufReader::with_capacity(1 << 16, content), meter: Rc::clone(&meter) };
+    let mut hash = Sha256::new();
+    let content = BufReader::with_capacity(1 << 16, Hashed { inner: content, hash: &mut hash });
+    let metered = Metered { content, meter: Rc::clone(&meter) };
     let mut text = serde_json::Deserializer::from_reader(metered);
     let (mut fields, messages) = text.deserialize_map(Fields(&meter)).ok()?;
     // To its very end: only then are length and checksum known to be right.
     text.end().ok()?;
+    drop(text);
+    let sha256 = crate::hex(&hash.finalize());
     if fields.get("id") != Some(&json!(id)) || fields.get("epoch") != Some(&json!(epoch)) {
         return None;
     }
@@ -52,7 +60,7 @@ pub(super) fn read(id: &SampleName, epoch: u32, content: impl Read) -> Option<Gl
     let failed = fields.get("error").is_some_and(|error| !error.is_null());
     let mut take = |key: &str| fields.remove(key).unwrap_or_default();
     let (scores, model_usage, role_usage) = (take("scores"), take("model_usage"), take("role_usage"));
-    Some(Glance { id: id.clone(), epoch, summary, scores, model_usage, role_usage, failed })
+    Some(Glance { id: id.clone(), epoch, summary, scores, model_usage, role_usage, failed, sha256 })
 }
 
 /// How much may still be held, and whether what is read now is.
