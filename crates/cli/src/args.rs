@@ -14,6 +14,7 @@ use receipt::KeyId;
 use crate::eval_args::{EvalArguments, RetryArguments, SetArguments};
 use crate::grant_args::GrantArguments;
 use crate::serve_args::ServeArguments;
+use crate::trust_args::TrustArguments;
 
 /// Run AI-agent evaluations in sandbox profiles Tx.Hx.Nx that are enforced, proven and recorded.
 #[derive(Debug, Parser)]
@@ -233,6 +234,8 @@ pub(crate) struct ScoreArguments {
     /// The key that signs the receipt; `RINGFENCE_SIGNING_KEY`, or signing.key in the user's configuration unless it is said
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArguments,
     /// Samples at the same time, where models judge
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) max_samples: usize,

@@ -12,6 +12,7 @@ use profile::{Approval, Profile};
 use crate::args::{parse_approval, parse_entry, parse_profile, parse_role, parse_text};
 use crate::grant_args::GrantArguments;
 use crate::limit_args::{RunLimitArguments, SampleLimitArguments};
+use crate::trust_args::TrustArguments;
 
 #[derive(Debug, Args)]
 pub(crate) struct EvalArguments {
@@ -162,6 +163,8 @@ pub(crate) struct RetryArguments {
     #[command(flatten)]
     pub(crate) entries: Entries,
     #[command(flatten)]
+    pub(crate) trust: TrustArguments,
+    #[command(flatten)]
     pub(crate) running: Running,
 }
 
@@ -179,6 +182,8 @@ pub(crate) struct SetArguments {
     /// Tasks at the same time
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub(crate) max_tasks: usize,
+    #[command(flatten)]
+    pub(crate) trust: TrustArguments,
     /// Begin tasks anew that have changed since the set was begun, instead of refusing them
     #[arg(long)]
     pub(crate) anew: bool,

@@ -13,6 +13,7 @@ mod printer;
 mod render;
 mod serve_args;
 mod table;
+mod trust_args;
 
 use std::process::ExitCode;
 

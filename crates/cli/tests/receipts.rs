@@ -198,7 +198,7 @@ fn the_signing_key_is_in_no_log() {
 fn a_log_that_was_judged_again_is_signed_by_whoever_judged_it() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
-    let (public, _) = key(place);
+    let (public, keyid) = key(place);
     let (log, _) = run(place, &words(place), &[]);
     let judged = |more: &[&str]| {
         let (code, out, err) = ringfence(place, &[&["--json", "score", &log, "--scorer", "includes"], more].concat());
@@ -213,7 +213,9 @@ fn a_log_that_was_judged_again_is_signed_by_whoever_judged_it() {
     let said: Value = serde_json::from_str(&out).unwrap();
     let digest = log::digest(Path::new(&log)).unwrap();
     let scored = &said["receipt"]["statement"]["predicate"]["run"]["scored"];
-    assert_eq!(*scored, json!({"log": Path::new(&log).file_name().unwrap().to_str(), "sha256": digest}));
+    let vouched = json!({"by": "receipt", "keyid": keyid});
+    let name = Path::new(&log).file_name().unwrap().to_str();
+    assert_eq!(*scored, json!({"log": name, "sha256": digest, "vouched": vouched}));
     // Without the key: the new log does not repeat what the old one says of its receipt.
     std::fs::remove_file(place.join("config/ringfence/signing.key")).unwrap();
     let unsigned = judged(&[]);
@@ -237,7 +239,7 @@ fn runs_that_were_interrupted_and_those_that_go_on_are_signed_too() {
     let logs = place.join("logs");
     let chain = || {
         let mut files = std::fs::read_dir(&logs).into_iter().flatten().map(|entry| entry.unwrap().path());
-        files.find(|path| path.extension().is_some_and(|end| end == "jsonl"))
+        files.find(|path| path.to_string_lossy().ends_with(".audit.jsonl"))
     };
     // The slow one was allowed to begin; the fast one has ended by then, or nearly.
     while !chain().is_some_and(|chain| std::fs::read_to_string(chain).unwrap().contains("\"bash\",")) {
@@ -262,4 +264,238 @@ fn runs_that_were_interrupted_and_those_that_go_on_are_signed_too() {
     let run = &said["receipt"]["statement"]["predicate"]["run"];
     assert_eq!(run["samples"]["done"], 2, "{said}");
     assert_eq!(run["kept"]["log"], json!(Path::new(log).file_name().unwrap().to_str()), "{said}");
+    assert_eq!(run["kept"]["vouched"]["by"], "receipt", "{said}");
+}
+
+/// Two samples: a wrong one, and one that fails in every run, so that there is always something left to do.
+fn half(place: &Path) -> String {
+    let text = "name: half\nprofile: T2.H1.N2\nsolver: generate\nscorer: exact\n\
+                dataset: [{id: wrong, input: go, target: right, mock: [{text: wrong}]}, \
+                {id: broken, input: go, target: right, mock: []}]\n";
+    write(place, "half.yaml", text)
+}
+
+/// Makes the wrong answer right, and the log one that expects no receipt, with a chain that fits.
+fn forge(log: &str) {
+    let path = Path::new(log);
+    let mut forged: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    for sample in forged["samples"].as_array_mut().unwrap().iter_mut().filter(|sample| sample["id"] == "wrong") {
+        sample["scores"]["exact"]["value"] = json!("C");
+    }
+    let chain = path.with_extension("audit.jsonl");
+    std::fs::remove_file(&chain).unwrap();
+    let audit = log::audit::Audit::create(&chain).unwrap();
+    let spec = &forged["eval"];
+    let start = json!({"eval_id": spec["eval_id"], "plan": spec["metadata"]["ringfence"]["plan_hash"]});
+    audit.record("start", start).unwrap();
+    forged["eval"]["metadata"]["ringfence_audit"] = json!(audit.head());
+    forged["eval"]["metadata"]["ringfence_receipt"] = json!({"expected": false, "reason": "no signing key"});
+    std::fs::write(path, forged.to_string()).unwrap();
+    let _ = std::fs::remove_file(receipt::beside(path));
+}
+
+#[test]
+fn a_forged_score_is_not_gone_on_from_and_not_signed() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let (public, keyid) = key(place);
+    let task = half(place);
+    let given = ["--fail-on-error", "false", "--log-format", "json"];
+    let (log, _) = run(place, &task, &given);
+    forge(&log);
+    let logs = || std::fs::read_dir(place.join("logs")).unwrap().count();
+    let before = logs();
+    let set = place.join("set").display().to_string();
+    let in_set = [&["--json", "eval-set", &task, "--log-dir", &set], &given[..]].concat();
+    assert_eq!(ringfence(place, &in_set).0, 0);
+    let is_log =
+        |path: &PathBuf| path.extension().is_some_and(|end| end == "json") && path.to_string_lossy().contains("_half_");
+    let mut begun = std::fs::read_dir(&set).unwrap().map(|entry| entry.unwrap().path());
+    let begun = begun.find(|path| is_log(path) && !receipt::is_receipt(path));
+    forge(begun.unwrap().to_str().unwrap());
+    for arguments in [
+        &["--json", "eval-retry", &log, "--task", &task][..],
+        &["--json", "score", &log, "--scorer", "includes"],
+        &in_set,
+    ] {
+        let (code, out, err) = ringfence(place, arguments);
+        assert!(
+            code == 3 && err.contains("has no receipt") && err.contains("--trust-unsigned"),
+            "{arguments:?}: {code} {out} {err}"
+        );
+    }
+    assert_eq!(logs(), before, "no log and no receipt was made");
+    // The operator takes it all the same: the log, its chain and its receipt say so.
+    let retry = |log: &str, more: &[&str]| {
+        let (code, out, err) = ringfence(place, &[&["--json", "eval-retry", log, "--task", &task], more].concat());
+        assert_eq!(code, 0, "{err}");
+        serde_json::from_str::<Value>(&out).unwrap()["log"].as_str().unwrap().to_owned()
+    };
+    let kept = |log: &str| {
+        let (code, out, err) = ringfence(place, &["--json", "log", "verify", log, "--key", &public]);
+        assert_eq!(code, 0, "{err}");
+        serde_json::from_str::<Value>(&out).unwrap()["receipt"]["statement"]["predicate"]["run"]["kept"].clone()
+    };
+    let second = retry(&log, &["--trust-unsigned"]);
+    let found = kept(&second);
+    assert_eq!((&found["vouched"], &found["unsigned"]), (&json!({"by": "operator"}), &json!(1)), "{found}");
+    assert_eq!((&found["list"][0]["id"], &found["list"][0]["unsigned"]), (&json!("wrong"), &json!(true)), "{found}");
+    let (code, said) = verify(place, &second, &["--key", &public]);
+    assert!(code == 0 && said.contains("1 samples, unsigned, accepted by the operator"), "{said}");
+    assert_eq!(dump(place, &second)["eval"]["metadata"]["ringfence"]["kept"]["vouched"]["by"], "operator");
+    // A second retry does not wash the mark away: the log is signed, and says what it rests on.
+    let third = kept(&retry(&second, &[]));
+    assert_eq!(third["vouched"], json!({"by": "receipt", "keyid": keyid, "unsigned": true}), "{third}");
+    assert_eq!((&third["unsigned"], &third["list"][0]["unsigned"]), (&json!(1), &json!(true)), "{third}");
+}
+
+#[test]
+fn a_log_of_another_key_needs_that_key_named() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let (public, _) = key(place);
+    let other = place.join("other.key").display().to_string();
+    assert_eq!(ringfence(place, &["key", "new", "--file", &other]).0, 0);
+    let task = half(place);
+    let (log, _) = run(place, &task, &["--fail-on-error", "false"]);
+    let retry =
+        |more: &[&str]| ringfence(place, &[&["eval-retry", &log, "--task", &task, "--key", &other], more].concat());
+    let (code, _, err) = retry(&[]);
+    assert!(code == 3 && err.contains("which you do not trust") && err.contains("--trust-key"), "{code} {err}");
+    let (code, _, err) = retry(&["--trust-key", &public]);
+    assert_eq!(code, 0, "{err}");
+    // Without a key nothing is signed, so nothing has to be vouched for.
+    std::fs::remove_file(place.join("config/ringfence/signing.key")).unwrap();
+    let (code, _, err) = ringfence(place, &["eval-retry", &log, "--task", &task]);
+    assert_eq!(code, 0, "{err}");
+}
+
+/// A signed run of many samples that is killed when some are finished.
+fn killed(place: &Path) -> (String, PathBuf) {
+    let samples: Vec<String> = (0..2000).map(|number| format!("{{id: s{number}, input: go, target: right}}")).collect();
+    let text = format!(
+        "name: killed\nprofile: T2.H1.N2\nsolver: generate\nscorer: exact\nmock: [{{text: wrong}}]\ndataset: [{}]\n",
+        samples.join(", ")
+    );
+    let task = write(place, "killed.yaml", &text);
+    let mut child =
+        eval(place, &[&task, "--max-samples", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let logs = place.join("logs");
+    let log = loop {
+        assert!(Instant::now() < deadline, "no samples are finished");
+        let files = std::fs::read_dir(&logs).into_iter().flatten().map(|entry| entry.unwrap().path());
+        let found = files.into_iter().find(|path| path.extension().is_some_and(|end| end == "eval"));
+        let begun =
+            |log: &PathBuf| log::Reader::open(log).and_then(|log| log.summaries()).is_ok_and(|found| found.len() >= 5);
+        match found.filter(begun) {
+            Some(log) => break log,
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(log::Reader::open(&log).unwrap().status(), log::Status::Started, "it was not killed in time");
+    (task, log)
+}
+
+/// Writes a killed log again, with changes to its `eval` and to its samples' scores; all else is the same to the byte.
+fn rewritten(log: &Path, spec: impl Fn(&mut Value), scores: impl Fn(&str) -> Option<Value>) {
+    let reader = log::Reader::open(log).unwrap();
+    // Elsewhere: what the killed writer left is in its way here.
+    let elsewhere = log.with_extension("forged");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let forged = elsewhere.join(log.file_name().unwrap());
+    let mut eval = reader.header()["eval"].clone();
+    spec(&mut eval);
+    let start = log::Start {
+        spec: eval,
+        plan: reader.header()["plan"].clone(),
+        task: "killed".into(),
+        eval_id: "x".into(),
+        created: "2026-10-04T12:30:00+00:00".into(),
+    };
+    let recorder = log::Recorder::create_at(&forged, log::Format::Eval, start).unwrap();
+    let samples = reader.samples().unwrap();
+    for index in 0..samples.len() {
+        let content = samples.get(index).unwrap().unwrap();
+        let members = log::raw::members(&content).unwrap();
+        let id: String = serde_json::from_slice(members[0].1).unwrap();
+        let mut copy = recorder.sample(log::SampleName::Text(id.clone()), 1).unwrap();
+        for (key, raw) in members {
+            match scores(&id).filter(|_| key == "scores") {
+                Some(forged) => copy.keep(&key, forged.to_string().as_bytes()).unwrap(),
+                None => copy.keep(&key, raw).unwrap(),
+            }
+        }
+        copy.complete(log::SampleEnd::default()).unwrap();
+    }
+    drop(recorder);
+    std::fs::rename(&forged, log).unwrap();
+    std::fs::remove_dir_all(&elsewhere).unwrap();
+}
+
+#[test]
+fn a_killed_run_goes_on_by_its_checkpoint_and_a_sample_that_was_changed_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let (public, keyid) = key(place);
+    let (task, log) = killed(place);
+    let retry = |more: &[&str]| {
+        let log = log.display().to_string();
+        let (code, out, err) = ringfence(place, &[&["--json", "eval-retry", &log, "--task", &task], more].concat());
+        (code, serde_json::from_str::<Value>(&out).unwrap_or_default(), err)
+    };
+    let (good, chain, checkpoints) =
+        (std::fs::read(&log).unwrap(), log.with_extension("audit.jsonl"), receipt::checkpoints_beside(&log));
+    let (lines, signed) = (std::fs::read(&chain).unwrap(), std::fs::read(&checkpoints).unwrap());
+    let restore = || {
+        std::fs::write(&log, &good).unwrap();
+        std::fs::write(&chain, &lines).unwrap();
+        std::fs::write(&checkpoints, &signed).unwrap();
+    };
+    let refused = |what: &str, more: &[&str], code: i32, said: &str| {
+        let (found, _, err) = retry(more);
+        assert!(found == code && err.contains(said), "{what}: {found} {err}");
+        restore();
+    };
+    // A wrong answer is made right.
+    let right = |id: &str| (id == "s1").then(|| json!({"exact": {"value": "C", "answer": "right"}}));
+    rewritten(&log, |_| {}, right);
+    refused("a score", &[], 5, "the sample `s1` (epoch 1)");
+    // Another model is said to have answered.
+    rewritten(&log, |eval| eval["model"] = json!("mock/echo"), |_| None);
+    refused("the model", &[], 5, "its model");
+    rewritten(&log, |eval| eval["metadata"]["ringfence"]["invocation"]["max_samples"] = json!(7), |_| None);
+    refused("the invocation", &[], 5, "its invocation");
+    // The chain is written anew with the forged digests: no checkpoint fits it.
+    std::fs::remove_file(&chain).unwrap();
+    let audit = log::audit::Audit::create(&chain).unwrap();
+    for line in String::from_utf8_lossy(&lines).lines() {
+        let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+        audit.record(line["kind"].as_str().unwrap(), line["data"].clone()).unwrap();
+    }
+    drop(audit);
+    refused("the chain", &[], 3, "no checkpoint of a trusted key fits it");
+    // Checkpoints of a key that is not trusted, and none.
+    let other = place.join("other.key").display().to_string();
+    assert_eq!(ringfence(place, &["key", "new", "--file", &other]).0, 0);
+    refused("another key", &["--key", &other], 3, "--trust-unsigned");
+    std::fs::remove_file(&checkpoints).unwrap();
+    refused("no checkpoints", &[], 3, "--trust-unsigned");
+    // As it was written it goes on; only what was signed is kept.
+    rewritten(&log, |_| {}, |_| None);
+    let (code, result, err) = retry(&["--max-samples", "8"]);
+    assert_eq!((code, result["samples"].as_u64()), (0, Some(2000)), "{err}");
+    let new = result["log"].as_str().unwrap();
+    let (code, out, err) = ringfence(place, &["--json", "log", "verify", new, "--key", &public]);
+    assert_eq!(code, 0, "{err}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    let kept = &said["receipt"]["statement"]["predicate"]["run"]["kept"];
+    assert_eq!(kept["vouched"], json!({"by": "checkpoint", "keyid": keyid}), "{kept}");
+    assert!(kept["samples"].as_u64().is_some_and(|count| (1..2000).contains(&count)), "{kept}");
+    assert_eq!(kept["list"].as_array().unwrap().len() as u64, kept["samples"].as_u64().unwrap());
+    assert!(!receipt::checkpoints_beside(Path::new(new)).exists(), "a receipt takes their place");
+    let (_, said) = verify(place, new, &["--key", &public]);
+    assert!(said.contains(&format!("vouched for by a checkpoint of key sha256:{keyid}")), "{said}");
 }

@@ -26,8 +26,10 @@ mod solve;
 pub mod task;
 mod told;
 mod tools;
+mod vouched;
 
 pub use approval::{About, Choice, Heard, Mark, Named, Person, Policy, PolicyError, Question, Reply, Replying, View};
+pub use audit::Checkpoint;
 pub use check::check;
 pub use display::{Display, Progress};
 pub use earlier::{Earlier, EarlierError};
@@ -40,3 +42,4 @@ pub use provider_tools::check_models;
 pub use rescore::{Action, Prepared, Rescore, RescoreFailure, Rescored, rescore};
 pub use run::{EvalFailure, Evaluation, Job, Settings, Surroundings, evaluate, unique_name};
 pub use tools::{Keys, MissingKey};
+pub use vouched::Vouched;

@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::{Context, Key, Person, Policy};
-use crate::audit::Audit;
+use crate::audit::{Audit, Checkpoint};
 use crate::budget::Budget;
 use crate::display::{Counters, Display, Progress};
-use crate::earlier::Earlier;
+use crate::earlier::{Earlier, EarlierError, Kept};
 use crate::fail_on::FailOn;
 use crate::invocation::Invocation;
 use crate::journal::{now, unique};
@@ -95,6 +95,8 @@ pub struct Job {
     pub verified: Value,
     /// Whether the log is to have a receipt, for the log.
     pub receipt: log::Expectation,
+    /// Signs the chain's head after each finished sample; absent means that nothing is signed.
+    pub checkpoint: Option<Arc<dyn Checkpoint>>,
     /// The version of the task's files, for the log.
     pub revision: Option<Value>,
     /// How it was asked for, so that it can be run again.
@@ -145,9 +147,9 @@ pub enum EvalFailure {
     /// The audit chain cannot be written.
     #[error("cannot write the audit chain")]
     Audit(#[from] log::audit::AuditError),
-    /// The earlier log cannot be read.
-    #[error("cannot read the earlier log")]
-    Earlier(#[from] log::ReadError),
+    /// The earlier log cannot be gone on from.
+    #[error("cannot go on from the earlier log")]
+    Earlier(#[from] EarlierError),
     /// There is no place to work in.
     #[error("there is no sandbox to work in")]
     Place(#[from] PlaceError),
@@ -171,7 +173,7 @@ pub async fn evaluate(
         value
     };
     let kept = job.earlier.as_ref().map_or(Ok(Vec::new()), |earlier| earlier.kept(&job.task))?;
-    let told = job.earlier.as_ref().map(|earlier| earlier.told(kept.len()));
+    let told = job.earlier.as_ref().map(|earlier| earlier.told(&kept));
     let start = Start {
         spec: without_secrets(header::spec(&job, &created, &eval_id, told.as_ref())),
         plan: without_secrets(header::plan(&job)),
@@ -181,17 +183,21 @@ pub async fn evaluate(
     };
     let (directory, format) = (&job.settings.log_directory, job.settings.format);
     // The chain first: wherever we are killed, a log has its chain.
-    let chain = log::audit::Audit::beside(&Recorder::place(directory, format, &start)?);
-    let audit = Audit::new(log::audit::Audit::create(&chain)?);
+    let place = Recorder::place(directory, format, &start)?;
+    let chain = log::audit::Audit::beside(&place);
+    let audit = Audit::new(log::audit::Audit::create(&chain)?).signed_by(job.checkpoint.clone(), place, &eval_id);
     audit.record(
         "start",
         json!({
             "eval_id": eval_id, "plan": job.plan.hash(), "profile": job.plan.profile.to_string(),
             "approval": job.policy.to_json(), "key": if job.audit_key.is_some() { "given" } else { "random" },
+            // A killed run's header is not signed, but its chain is: these bind one to the other.
+            "model": start.spec["model"], "invocation": crate::earlier::invocation_digest(&start.spec),
         }),
     )?;
     if let Some(told) = told {
         audit.record("kept", told)?;
+        record_kept(&audit, &job.task, &kept)?;
     }
     for affordance in &job.plan.affordances {
         audit.record("affordance", json!(affordance))?;
@@ -203,6 +209,7 @@ pub async fn evaluate(
         // A chain of nothing is nothing.
         let _ = std::fs::remove_file(&chain);
     })?;
+    audit.checkpoint()?;
     let kept: Vec<Before> = std::iter::zip(glances, kept)
         .map(|(glance, (index, judged, spent))| Before { index, epoch: glance.epoch, judged, spent })
         .collect();
@@ -259,6 +266,20 @@ pub async fn evaluate(
         let _ = places.close().await;
     }
     Ok(evaluation)
+}
+
+/// Puts the digests of kept samples into the new chain, as those of samples that run here.
+fn record_kept(audit: &Audit, task: &Task, kept: &[Kept]) -> Result<(), log::audit::AuditError> {
+    for one in kept {
+        let mut data = json!({"sha256": one.glance.sha256, "kept": true});
+        if one.unsigned {
+            data["unsigned"] = json!(true);
+        }
+        if let Some(sample) = task.dataset.samples.get(one.index) {
+            audit.of(sample, one.glance.epoch).record("sample", data)?;
+        }
+    }
+    Ok(())
 }
 
 struct Run {

@@ -176,7 +176,8 @@ async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, before: &Before) 
         for message in std::mem::take(&mut state.messages) {
             recorder.message(&journal.message(&message));
         }
-        recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
+        let sha256 = recorder.complete(log::SampleEnd { fields: journal.redact(fields) })?;
+        shared.audit.of(sample, epoch).finished(&sha256)?;
     }
     let judged = Judged::new(sample.id.clone(), epoch, &scores, &sample.metadata, &shared.task.metrics);
     Ok(Attempt::Ended(Ended { judged, epoch, error, spent: state.spent, retried: Vec::new() }))

@@ -35,6 +35,18 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
     }
 }
 
+/// How a command ends that cannot go on from a log: what was tampered with is told from what cannot be read.
+fn exit_of(error: &EarlierError) -> Exit {
+    match error {
+        EarlierError::Chain(_)
+        | EarlierError::NoHead(_)
+        | EarlierError::OtherChain(_)
+        | EarlierError::Altered { .. }
+        | EarlierError::OtherHeader { .. } => Exit::Unverified,
+        _ => Exit::Input,
+    }
+}
+
 impl Obstacle {
     /// It in one line.
     pub(super) fn told(&self) -> String {
@@ -68,15 +80,12 @@ impl Obstacle {
                 let exit = match error {
                     EvalFailure::Place(_) => Exit::Provider,
                     EvalFailure::Log(_) | EvalFailure::Audit(_) => Exit::Failed,
-                    EvalFailure::Earlier(_) => Exit::Input,
+                    EvalFailure::Earlier(ref error) => exit_of(error),
                 };
                 super::run::failed(&error, exit, printer)
             }
             Self::Earlier(error) => {
-                let exit = match error {
-                    EarlierError::Chain(_) | EarlierError::NoHead(_) | EarlierError::OtherChain(_) => Exit::Unverified,
-                    _ => Exit::Input,
-                };
+                let exit = exit_of(&error);
                 super::run::failed(&error, exit, printer);
                 hinted(printer, error.hint());
                 exit

@@ -200,6 +200,7 @@ impl Asked {
             facts: json!(facts),
             verified: Value::Null,
             receipt: signer.expectation(),
+            checkpoint: signer.checkpoint(),
             revision,
             invocation,
             earlier: None,

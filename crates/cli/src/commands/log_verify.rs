@@ -1,7 +1,9 @@
 //! `log verify`: whether a log, its chain and its receipt are what was written, and by whom that is asserted.
 
 use log::Expectation;
-use receipt::{Asserted, CheckError, Checked, KeyError, Observed, PublicKey, Require, Trust, check};
+use receipt::{
+    Asserted, CheckError, Checked, Kept, KeyError, Observed, PublicKey, Require, Trust, Vouched, VouchedBy, check,
+};
 use serde_json::json;
 
 use crate::args::VerifyArguments;
@@ -53,8 +55,46 @@ fn print(checked: &Checked, printer: &mut Printer) -> Exit {
         return Exit::Done;
     }
     let line = receipt.as_ref().map_or_else(|| unsigned_line(checked), |asserted| asserted_line(asserted, chain.count));
-    printer.page(&vec![vec![plain(line)]]);
+    let mut page = vec![vec![plain(line)]];
+    let kept = receipt.as_ref().and_then(|asserted| asserted.statement.predicate.run.kept.as_ref());
+    page.extend(kept.into_iter().flat_map(kept_lines).map(|line| vec![plain(line)]));
+    printer.page(&page);
     Exit::Done
+}
+
+/// So many kept samples are named; `--json` has all that the receipt lists.
+const MOST_NAMED: usize = 20;
+
+/// Who vouched for something that was taken over.
+fn voucher(vouched: Option<&Vouched>) -> String {
+    let Some(Vouched { by, keyid, unsigned }) = vouched else { return "the receipt does not say who vouched".into() };
+    let key = keyid.as_deref().map(|id| format!(" of key sha256:{id}")).unwrap_or_default();
+    let by = match by {
+        VouchedBy::Receipt => format!("vouched for by a receipt{key}"),
+        VouchedBy::Checkpoint => format!("vouched for by a checkpoint{key}"),
+        VouchedBy::Operator => "unsigned, accepted by the operator".to_owned(),
+        VouchedBy::Nobody => "vouched for by nobody".to_owned(),
+    };
+    if *unsigned { format!("{by}, and partly from an unsigned log that an operator accepted") } else { by }
+}
+
+/// Which samples were kept from an earlier log, and who vouched for them.
+fn kept_lines(kept: &Kept) -> Vec<String> {
+    let mut lines =
+        vec![format!("kept from {}: {} samples, {}", kept.log, kept.samples, voucher(kept.vouched.as_ref()))];
+    if kept.unsigned > 0 {
+        lines.push(format!("  {} of them were never signed", kept.unsigned));
+    }
+    lines.extend(kept.list.iter().take(MOST_NAMED).map(|sample| {
+        let id = sample.id.as_str().map_or_else(|| sample.id.to_string(), str::to_owned);
+        let unsigned = if sample.unsigned { ", unsigned" } else { "" };
+        format!("  {id} (epoch {}): sha256:{}{unsigned}", sample.epoch, sample.sha256)
+    }));
+    let named = u64::try_from(kept.list.len().min(MOST_NAMED)).unwrap_or(u64::MAX);
+    if kept.samples > named && !kept.list.is_empty() {
+        lines.push(format!("  and {} more: --json lists them", kept.samples - named));
+    }
+    lines
 }
 
 /// What holds although nobody asserts it.
@@ -74,7 +114,11 @@ fn asserted_line(Asserted { statement, keyid, trusted }: &Asserted, records: u64
         Observed::NotProbed => "not probed".to_owned(),
         Observed::Probed { profile, .. } => format!("observed {profile}"),
     };
-    let judged = run.scored.as_ref().map(|scored| format!(", judged again from {}", scored.log)).unwrap_or_default();
+    let judged = run.scored.as_ref().map(|scored| {
+        let by = scored.vouched.as_ref().map(|vouched| format!(" ({})", voucher(Some(vouched)))).unwrap_or_default();
+        format!(", judged again from {}{by}", scored.log)
+    });
+    let judged = judged.unwrap_or_default();
     let vouched = if *trusted { "trusted" } else { "not given: nobody vouches for it" };
     format!(
         "{} in {} ({observed}), plan {}, {} samples, {} failed, {} refused, {records} records in the audit chain{judged}: \

@@ -46,6 +46,7 @@ mod set_tasks;
 mod snapshots;
 mod stream;
 mod terminal;
+mod trust;
 mod verify;
 
 use clap::CommandFactory as _;

@@ -1,10 +1,12 @@
 //! Who signs receipts, and that each log gets its own.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use log::audit::Head;
 use log::{Expectation, Reader};
 use profile::{Problem, Problems};
-use receipt::{IssueError, KeyError, SigningKey};
+use receipt::{IssueError, KeyError, PublicKey, SigningKey};
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// Names the file with the key that signs.
@@ -40,12 +42,22 @@ pub(super) fn configuration() -> Option<PathBuf> {
 }
 
 /// Whoever signs the receipts of a run; nobody where there is no key.
-pub(super) struct Signer(Option<SigningKey>);
+pub(super) struct Signer(Option<Arc<SigningKey>>);
+
+/// Signs the chain's head while a run goes on.
+struct Checkpoints(Arc<SigningKey>);
+
+impl eval::Checkpoint for Checkpoints {
+    fn sign(&self, log: &Path, eval_id: &str, head: &Head) -> std::io::Result<()> {
+        receipt::add_checkpoint(log, eval_id, head, &self.0)
+    }
+}
 
 impl Signer {
     /// Reads the key before anything starts: one that cannot be used is an error, not a run without receipt.
     pub(super) fn find(option: Option<&Path>) -> Result<Self, Problems> {
-        let read = |path: &Path| SigningKey::read(path).map(|key| Self(Some(key))).map_err(|error| problems(&error));
+        let read =
+            |path: &Path| SigningKey::read(path).map(|key| Self(Some(Arc::new(key)))).map_err(|error| problems(&error));
         match place(option) {
             Place::Stated(path) => read(&path),
             // A link that leads nowhere is there: reading it says what is wrong.
@@ -62,6 +74,16 @@ impl Signer {
         }
     }
 
+    /// The public half of the key that signs.
+    pub(super) fn public(&self) -> Option<PublicKey> {
+        self.0.as_ref().map(|key| key.public())
+    }
+
+    /// What signs the chain while a run goes on.
+    pub(super) fn checkpoint(&self) -> Option<Arc<dyn eval::Checkpoint>> {
+        self.0.as_ref().map(|key| Arc::new(Checkpoints(Arc::clone(key))) as Arc<dyn eval::Checkpoint>)
+    }
+
     /// What must not be written.
     pub(super) fn secret(&self) -> Option<String> {
         self.0.as_ref().map(|key| SecretString::expose_secret(&key.secret()).to_owned())
@@ -74,12 +96,15 @@ impl Signer {
         match stated {
             Some(Some(Expectation::None { .. })) => None,
             // A log that cannot be read now is an error there.
-            _ => Some(receipt::issue(log, key)),
+            _ => Some(receipt::issue(log, key).inspect(|_| {
+                // The receipt says all that they say.
+                let _ = std::fs::remove_file(receipt::checkpoints_beside(log));
+            })),
         }
     }
 }
 
-fn problems(error: &KeyError) -> Problems {
+pub(super) fn problems(error: &KeyError) -> Problems {
     let problem = Problem::new(format!("{error}: {}", error.problem)).hint(error.hint());
     Problems { origin: error.path.display().to_string(), problems: vec![problem] }
 }

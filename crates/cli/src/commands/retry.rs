@@ -17,7 +17,9 @@ use super::eval::through;
 use super::eval_obstacle::Obstacle;
 use super::eval_prepare::{Asked, Loaded, Ready};
 use super::grants;
+use super::receipts::Signer;
 use super::retry_consent::Unconfirmed;
+use super::trust::Trusting;
 use crate::eval_args::{LogFormat, RetryArguments, Running, Wish};
 use crate::exit::Exit;
 use crate::limit_args;
@@ -36,12 +38,13 @@ pub(super) fn run(arguments: &RetryArguments, printer: &mut Printer) -> Exit {
 
 /// What is left to run; nothing where all is done.
 fn prepare(arguments: &RetryArguments, printer: &mut Printer) -> Result<Option<Ready>, Obstacle> {
-    let earlier = open(&arguments.log)?;
+    let signer = Signer::find(arguments.running.key.as_deref())?;
+    let earlier = open(&arguments.log, &Trusting::new(&signer, &arguments.trust)?)?;
     let asked = asked(&earlier, arguments)?;
     let unconfirmed = Unconfirmed::of(earlier.invocation(), arguments)?;
     let loaded = asked.load()?;
     judge(&earlier, arguments, &loaded.task)?;
-    let (kept, total) = earlier.finished_of(&loaded.task).map_err(|error| Obstacle::Eval(error.into()))?;
+    let (kept, total) = earlier.finished_of(&loaded.task).map_err(Obstacle::Earlier)?;
     if earlier.status() == Status::Success && kept == total {
         nothing_to_do(&arguments.log, &loaded, printer);
         return Ok(None);
@@ -60,11 +63,12 @@ fn prepare(arguments: &RetryArguments, printer: &mut Printer) -> Result<Option<R
     Ok(Some(ready))
 }
 
-/// Opens an earlier log. What `log verify` refuses is not gone on from, and not signed again.
-pub(super) fn open(log: &Path) -> Result<Earlier, Obstacle> {
+/// Opens an earlier log. What `log verify` refuses is not gone on from, and what no trusted key signed is not signed again.
+pub(super) fn open(log: &Path, trusting: &Trusting) -> Result<Earlier, Obstacle> {
     let earlier = Earlier::open(log).map_err(Obstacle::Earlier)?;
-    receipt::check(log, &receipt::Trust::Nobody, receipt::Require::AsTheLogSays).map_err(Obstacle::Unsound)?;
-    Ok(earlier)
+    let checked = receipt::check(log, &receipt::Trust::Nobody, receipt::Require::AsTheLogSays);
+    let vouching = trusting.vouching(log, earlier.digest(), &checked.map_err(Obstacle::Unsound)?)?;
+    earlier.vouched_by(vouching.vouched).map_err(Obstacle::Earlier)
 }
 
 /// Lets an evaluation go on from an earlier log, if what would run is what made it.

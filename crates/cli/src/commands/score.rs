@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use eval::task::{Reducer, Role, Scoring};
-use eval::{Action, Prepared, Rescore, RescoreFailure, Rescored};
+use eval::{Action, Prepared, Rescore, RescoreFailure, Rescored, Vouched};
 use log::{Format, Redactor};
 use profile::{Problem, Problems};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::eval_obstacle::Obstacle;
 use super::eval_prepare::names_a_key;
 use super::receipts::Signer;
+use super::trust::Trusting;
 use super::{plan, score_line};
 use crate::args::{ScoreAction, ScoreArguments};
 use crate::exit::Exit;
@@ -23,7 +25,19 @@ pub(super) fn run(arguments: &ScoreArguments, printer: &mut Printer) -> Exit {
         Ok(signer) => signer,
         Err(problems) => return plan::report(&problems.into(), printer),
     };
-    match scored(arguments, &signer) {
+    let trusting = match Trusting::new(&signer, &arguments.trust) {
+        Ok(trusting) => trusting,
+        Err(problems) => return plan::report(&problems.into(), printer),
+    };
+    let prepared = match prepared(arguments) {
+        Ok(prepared) => prepared,
+        Err(error) => return failed(error, printer),
+    };
+    let vouched = match vouched(&arguments.log, &prepared, &trusting) {
+        Ok(vouched) => vouched,
+        Err(obstacle) => return obstacle.report(printer),
+    };
+    match scored(arguments, &signer, prepared, vouched) {
         Ok(scored) => match signer.issue(&scored.log).transpose() {
             Ok(receipt) => summary(&scored, receipt.as_deref(), printer),
             Err(error) => {
@@ -31,9 +45,32 @@ pub(super) fn run(arguments: &ScoreArguments, printer: &mut Printer) -> Exit {
                 super::run::failed(&error, Exit::Failed, printer)
             }
         },
-        Err(RescoreFailure::Wrong(problems)) => plan::report(&problems.into(), printer),
-        Err(error @ RescoreFailure::Read(_)) => super::run::failed(&error, Exit::Input, printer),
-        Err(error) => super::run::failed(&error, Exit::Failed, printer),
+        Err(error) => failed(error, printer),
+    }
+}
+
+fn failed(error: RescoreFailure, printer: &mut Printer) -> Exit {
+    match error {
+        RescoreFailure::Wrong(problems) => plan::report(&problems.into(), printer),
+        error @ RescoreFailure::Read(_) => super::run::failed(&error, Exit::Input, printer),
+        error => super::run::failed(&error, Exit::Failed, printer),
+    }
+}
+
+/// Who vouches for the log, where the new one can be signed. One that cannot, such as one of Inspect's, needs no voucher.
+fn vouched(log: &Path, prepared: &Prepared, trusting: &Trusting) -> Result<Value, Obstacle> {
+    if !prepared.can_be_signed() {
+        return Ok(Vouched::Nobody.to_json(false));
+    }
+    let checked = receipt::check(log, &receipt::Trust::Nobody, receipt::Require::AsTheLogSays);
+    match checked {
+        Ok(checked) => {
+            let found = trusting.vouching(log, prepared.digest(), &checked)?;
+            Ok(found.vouched.to_json(found.unsigned))
+        }
+        // Nothing is signed here: the new log claims nothing about the old one.
+        Err(_) if trusting.is_nobody() => Ok(Vouched::Nobody.to_json(false)),
+        Err(error) => Err(Obstacle::Unsound(error)),
     }
 }
 
@@ -42,20 +79,29 @@ fn wrong(message: impl Into<String>, hint: &str) -> RescoreFailure {
     RescoreFailure::Wrong(Problems { origin: "the command line".into(), problems })
 }
 
-fn scored(arguments: &ScoreArguments, signer: &Signer) -> Result<Rescored, RescoreFailure> {
-    let (output, format) = output(arguments)?;
+fn prepared(arguments: &ScoreArguments) -> Result<Prepared, RescoreFailure> {
+    output(arguments)?;
     let action = match arguments.action {
         ScoreAction::Append => Action::Append,
         ScoreAction::Overwrite => Action::Overwrite,
     };
-    let prepared = Prepared::new(&arguments.log, scoring(arguments)?, action)?;
+    Prepared::new(&arguments.log, scoring(arguments)?, action)
+}
+
+fn scored(
+    arguments: &ScoreArguments,
+    signer: &Signer,
+    prepared: Prepared,
+    vouched: Value,
+) -> Result<Rescored, RescoreFailure> {
+    let (output, format) = output(arguments)?;
     let own = std::env::vars_os().filter_map(|(name, value)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
         names_a_key(&name).then_some(value)
     });
     let redactor = Redactor::new(own.chain(prepared.secrets()).chain(signer.secret()), log::redact::KEYS);
     let (receipt, max_samples) = (signer.expectation(), arguments.max_samples);
-    let how = Rescore { output, format, author: author(), redactor, receipt, max_samples };
+    let how = Rescore { output, format, author: author(), redactor, receipt, vouched, max_samples };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| wrong(error.to_string(), "this host gives no threads"))?;
     runtime.block_on(eval::rescore(prepared, how))

@@ -19,8 +19,10 @@ use super::eval_obstacle::Obstacle;
 use super::eval_prepare::{Asked, Ready};
 use super::eval_run::{self, Outcome};
 use super::eval_table::{self, Row};
+use super::receipts::Signer;
 use super::retry::go_on;
 use super::set_manifest::{Entry, Manifest};
+use super::trust::Trusting;
 use super::{eval_verify, grants, set_logs, set_plot, set_tasks};
 use crate::eval_args::SetArguments;
 use crate::exit::Exit;
@@ -57,6 +59,8 @@ fn through(arguments: &SetArguments, directory: &Path, printer: &mut Printer) ->
     // Held until the end; of a killed process the kernel lets go.
     let _lock = lock(directory)?;
     let found = set_tasks::find(&arguments.tasks)?;
+    let signer = Signer::find(arguments.running.key.as_deref())?;
+    let trusting = Trusting::new(&signer, &arguments.trust)?;
     let grants = grants::of(arguments.wish.grants, arguments.wish.profile)?;
     for skipped in &found.skipped {
         let text = format!("  {}: it is no task: it has no `dataset`", skipped.display());
@@ -75,7 +79,7 @@ fn through(arguments: &SetArguments, directory: &Path, printer: &mut Printer) ->
                 grants,
                 ..Asked::default()
             };
-            let looked = look(&asked, arguments.anew, &logs, &manifest);
+            let looked = look(&asked, arguments.anew, &trusting, &logs, &manifest);
             match looked {
                 Ok((entry, None, row)) => parts.push(Part { row, entry: Some(entry), exit: Exit::Done }),
                 Ok((entry, Some(one), row)) => {
@@ -155,13 +159,14 @@ fn lock(directory: &Path) -> Result<File, Problems> {
 fn is_finished(ready: &Ready) -> Result<bool, Obstacle> {
     let Some(earlier) = &ready.job.earlier else { return Ok(false) };
     let finished = earlier.finished_of(&ready.job.task);
-    finished.map(|(kept, total)| kept == total).map_err(|error| Obstacle::Eval(error.into()))
+    finished.map(|(kept, total)| kept == total).map_err(Obstacle::Earlier)
 }
 
 /// What is to be done about one part: nothing, if its log is finished; to go on from its log; or to begin.
 fn look(
     asked: &Asked,
     anew: bool,
+    trusting: &Trusting,
     logs: &BTreeMap<String, Vec<PathBuf>>,
     manifest: &Manifest,
 ) -> Result<(Entry, Option<Box<Ready>>, Row), Obstacle> {
@@ -174,7 +179,7 @@ fn look(
     let Some(newest) = logs.get(&key).and_then(|logs| logs.last()).cloned() else {
         return Ok((entry, Some(Box::new(ready)), begun));
     };
-    let earlier = match super::retry::open(&newest) {
+    let earlier = match super::retry::open(&newest, trusting) {
         Err(_) if anew => return Ok((entry, Some(Box::new(ready)), begun)),
         opened => opened?,
     };

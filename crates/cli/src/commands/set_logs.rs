@@ -41,7 +41,7 @@ pub(super) fn put_aside(directory: &Path, logs: &BTreeMap<String, Vec<PathBuf>>,
         let aside = directory.join(ASIDE);
         let _ = std::fs::create_dir_all(&aside);
         // The log last: killed in between, the next one finds it and moves it.
-        for path in [&Audit::beside(log), &receipt::beside(log), log] {
+        for path in [&Audit::beside(log), &receipt::beside(log), &receipt::checkpoints_beside(log), log] {
             if let Some(name) = path.file_name() {
                 let _ = std::fs::rename(path, aside.join(name));
             }

@@ -25,17 +25,22 @@ pub(super) struct One {
     pub(super) failed: bool,
 }
 
+/// What judging never meets: it has no sandbox and keeps nothing of an earlier log.
+fn unforeseen(error: impl std::error::Error + Send + Sync + 'static) -> log::LogError {
+    log::LogError::Io {
+        action: "write a sample",
+        path: std::path::PathBuf::new(),
+        source: std::io::Error::other(error),
+    }
+}
+
 impl From<EvalFailure> for RescoreFailure {
     fn from(failure: EvalFailure) -> Self {
         match failure {
             EvalFailure::Log(error) => Self::Log(error),
             EvalFailure::Audit(error) => Self::Audit(error),
-            EvalFailure::Earlier(error) => Self::Read(error),
-            EvalFailure::Place(error) => Self::Log(log::LogError::Io {
-                action: "write a sample",
-                path: std::path::PathBuf::new(),
-                source: std::io::Error::other(error),
-            }),
+            EvalFailure::Earlier(error) => Self::Log(unforeseen(error)),
+            EvalFailure::Place(error) => Self::Log(unforeseen(error)),
         }
     }
 }

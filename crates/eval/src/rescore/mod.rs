@@ -65,6 +65,8 @@ pub struct Rescore {
     pub redactor: Redactor,
     /// Whether the new log is to have a receipt, if it is of a run of ours that has ended.
     pub receipt: Expectation,
+    /// Who vouches for the log that is read, as [`Vouched::to_json`] has it.
+    pub vouched: Value,
     /// Samples at the same time, where models judge.
     pub max_samples: usize,
 }
@@ -129,7 +131,8 @@ impl Prepared {
             let hint = format!("name somebody: --model-role {role}=MODEL, or `model` in the scorer");
             return Err(wrong(Problem::new(format!("nobody has the role `{role}`")).hint(hint)));
         }
-        let digest = log::digest(path).map_err(|source| ReadError::Io { path: path.to_path_buf(), source })?;
+        // Of the file that was opened, whatever lies at its path by now.
+        let digest = reader.digest()?;
         let task =
             task(scoring, epochs, &before).ok_or_else(|| wrong(Problem::new("it says nothing of its evaluation")))?;
         let taken = check(&reader, &task, &before, path)?;
@@ -142,6 +145,16 @@ impl Prepared {
     /// Keys that must stand in no log.
     pub fn secrets(&self) -> Vec<String> {
         self.models.secrets()
+    }
+
+    /// SHA-256 of the file that was opened, in hexadecimal.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Whether the new log can have a receipt: the one that was read is of a run of ours that has ended.
+    pub fn can_be_signed(&self) -> bool {
+        self.before.is_ours() && self.before.status != Status::Started
     }
 }
 
@@ -228,7 +241,7 @@ pub async fn rescore(prepared: Prepared, how: Rescore) -> Result<Rescored, Resco
     let time = now();
     let from = json!({
         "log": prepared.path.file_name().map(|name| name.to_string_lossy()), "sha256": prepared.digest,
-        "audit": prepared.before.spec()["metadata"]["ringfence_audit"],
+        "audit": prepared.before.spec()["metadata"]["ringfence_audit"], "vouched": how.vouched,
     });
     let action = if prepared.action == Action::Append { "append" } else { "overwrite" };
     let scored = json!({"time": time, "by": how.author, "action": action, "scorers": prepared.names, "from": from});
@@ -248,7 +261,7 @@ pub async fn rescore(prepared: Prepared, how: Rescore) -> Result<Rescored, Resco
     let graded = prepared.task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Graded(_)));
     // Words are judged faster than samples are read: several at once would only need more memory.
     let at_once = if graded { how.max_samples.max(1) } else { 1 };
-    let whole = prepared.before.is_ours() && prepared.before.status != Status::Started;
+    let whole = prepared.can_be_signed();
     let unsigned = || Expectation::None { reason: "it is not of a run of ours that has ended".into() };
     let shared = Shared {
         receipt: if whole { how.receipt } else { unsigned() },
