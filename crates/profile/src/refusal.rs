@@ -58,7 +58,9 @@ impl Unmet {
 pub struct Alternative {
     /// The profile.
     pub profile: Profile,
-    /// What it would give up or gain, in one line.
+    /// Whether it isolates or restricts less than what was asked for, in any of the three letters.
+    pub weaker: bool,
+    /// What it would give up or gain, in one line. The first word is `Weaker:` where it is weaker.
     pub difference: String,
 }
 

@@ -53,10 +53,15 @@ pub(crate) fn refusal(refusal: &Refusal, printer: &mut Printer) {
     if !refusal.nearest.is_empty() {
         page.push(vec![plain("could be had instead:")]);
         for alternative in &refusal.nearest {
-            page.push(vec![
-                span(Look::Good, format!("  {}", alternative.profile)),
-                plain(format!("  {}", alternative.difference)),
-            ]);
+            let difference = alternative.difference.strip_prefix("Weaker: ").unwrap_or(&alternative.difference);
+            let mut line = vec![plain("  ")];
+            // First, so that what is easiest to copy is not what is weakest.
+            if alternative.weaker {
+                line.push(span(Look::Doubtful, "Weaker: "));
+            }
+            line.push(span(Look::Good, alternative.profile.to_string()));
+            line.push(plain(format!("  {difference}")));
+            page.push(line);
         }
     }
     printer.message(&page);

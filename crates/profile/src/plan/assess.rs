@@ -148,9 +148,11 @@ fn sandbox_conflict(request: &Request, provider: Provider) -> Option<Unmet> {
     let (named, profile) = (choice.value.provider, request.profile);
     let reason = format!("`sandbox: {named}` is {}, but the profile is {profile}", named.isolation());
     let fitting = Provider::names_for(profile.isolation);
+    let other = named.isolation();
+    let change = if other < profile.isolation { "; weaker: a profile with" } else { ", or a profile with" };
     Some(
         Unmet::new(Cause::Contradiction, "sandbox", reason)
-            .hint(format!("use {fitting} for {}, or change the profile's H", profile.isolation))
+            .hint(format!("use {fitting} for {}{change} {other}", profile.isolation))
             .at(choice.place),
     )
 }

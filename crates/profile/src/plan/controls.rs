@@ -295,7 +295,7 @@ pub(super) fn enforce(
                 "network.absent",
                 format!("a local process shares the host's network, so H0 cannot enforce {level}"),
             )
-            .hint("choose H1 or above, or N0 with a justification"),
+            .hint("choose H1 or above; weaker: N0, with a justification"),
         );
     }
     result
@@ -311,7 +311,7 @@ impl Enforcement {
                     *id,
                     format!("{promise}: needs redirect rules, but: the runtime's own kernel has none"),
                 )
-                .hint("choose N2, or another runtime: runc or kata"),
+                .hint("choose N2, or the runtime kata; weaker: the runtime runc"),
             ),
             Remains(residual, text) => self.residual.push(Residual { id: residual, text: (*text).into() }),
         }

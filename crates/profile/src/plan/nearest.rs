@@ -34,12 +34,18 @@ fn alternatives(request: &Request, facts: &Facts, unmet: &[Unmet]) -> Vec<Altern
         .collect();
     candidates.sort_by_key(|&profile| (widened(asked, profile), distance(asked, profile)));
     candidates.truncate(SHOWN);
-    candidates.into_iter().map(|profile| Alternative { profile, difference: difference(asked, profile) }).collect()
+    let alternative =
+        |profile| Alternative { profile, weaker: widened(asked, profile) > 0, difference: difference(asked, profile) };
+    candidates.into_iter().map(alternative).collect()
 }
 
+/// How many letters are weaker; no isolation at all counts twice.
 fn widened(from: Profile, to: Profile) -> usize {
     let unisolated = to.isolation == Isolation::H0 && from.isolation > Isolation::H0;
-    usize::from(to.tooling < from.tooling) + usize::from(to.network < from.network) + usize::from(unisolated)
+    usize::from(to.tooling < from.tooling)
+        + usize::from(to.network < from.network)
+        + usize::from(to.isolation < from.isolation)
+        + usize::from(unisolated)
 }
 
 fn distance(from: Profile, to: Profile) -> usize {
@@ -64,7 +70,9 @@ fn difference(from: Profile, to: Profile) -> String {
         ));
     }
     if to.isolation != from.isolation {
-        parts.push(format!("on {}", to.isolation.summary()));
+        let isolation = to.isolation.summary();
+        let weaker = if to.isolation < from.isolation { "less isolation: " } else { "" };
+        parts.push(format!("{weaker}on {isolation}"));
     }
     if to.network != from.network {
         parts.push(format!(
@@ -73,5 +81,7 @@ fn difference(from: Profile, to: Profile) -> String {
             to.network.summary()
         ));
     }
-    parts.join("; ")
+    // The first word, so that no list of alternatives hides it.
+    let prefix = if widened(from, to) > 0 { "Weaker: " } else { "" };
+    format!("{prefix}{}", parts.join("; "))
 }

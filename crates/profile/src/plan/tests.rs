@@ -101,8 +101,17 @@ fn every_profile_on_every_host_is_a_plan_or_a_refusal() {
                 }
                 Err(refusal) => {
                     let unmet: Vec<&str> = refusal.unmet.iter().map(|unmet| unmet.control.as_str()).collect();
-                    let nearest: Vec<String> =
-                        refusal.nearest.iter().map(|nearest| nearest.profile.to_string()).collect();
+                    let nearest: Vec<String> = refusal
+                        .nearest
+                        .iter()
+                        .map(|nearest| {
+                            if nearest.weaker {
+                                format!("weaker:{}", nearest.profile)
+                            } else {
+                                nearest.profile.to_string()
+                            }
+                        })
+                        .collect();
                     format!("refused for [{}]; nearest [{}]", unmet.join(" "), nearest.join(" "))
                 }
             };
@@ -661,8 +670,16 @@ proptest! {
             Err(refusal) => {
                 prop_assert!(!refusal.unmet.is_empty());
                 for alternative in &refusal.nearest {
-                    prop_assert_ne!(alternative.profile, profile);
+                    let other = alternative.profile;
+                    prop_assert_ne!(other, profile);
+                    let weaker = other.tooling < profile.tooling
+                        || other.isolation < profile.isolation
+                        || other.network < profile.network;
+                    prop_assert_eq!(alternative.weaker, weaker);
+                    prop_assert_eq!(alternative.difference.starts_with("Weaker: "), weaker);
                 }
+                // What is weaker comes after everything that is not.
+                prop_assert!(refusal.nearest.is_sorted_by_key(|alternative| alternative.weaker));
             }
         }
     }
