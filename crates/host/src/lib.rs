@@ -14,12 +14,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profile::{Capability, Facts, Finding};
 
 /// How long one probe may take. Together they take hardly longer than one: they run at the same time.
 pub const DEADLINE: Duration = Duration::from_secs(3);
+
+/// Time that a probe has to report that its own deadline has passed, and to end its child.
+const REPORT: Duration = Duration::from_millis(1500);
 
 /// What the probes may look at beside the kernel: the environment, and where the user's files are.
 #[derive(Debug, Clone, Default)]
@@ -85,11 +88,14 @@ fn facts_of(capabilities: &[Capability], surroundings: &Surroundings) -> Facts {
         let surroundings = surroundings.clone();
         start(move || docker::findings(&surroundings))
     });
+    // All probes have one deadline: with one each, those that hang would be waited for one after the other.
+    let end = Instant::now() + DEADLINE + REPORT;
     let of_kernel =
-        started.into_iter().map(|(capability, answer)| (capability, within(&answer).unwrap_or_else(|why| why)));
+        started.into_iter().map(|(capability, answer)| (capability, within(&answer, end).unwrap_or_else(|why| why)));
     let facts = Facts::new(of_kernel);
     let Some(daemon) = daemon else { return facts };
-    let found = within(&daemon).unwrap_or_else(|why| docker::CAPABILITIES.map(|capability| (capability, why.clone())));
+    let found =
+        within(&daemon, end).unwrap_or_else(|why| docker::CAPABILITIES.map(|capability| (capability, why.clone())));
     found.into_iter().fold(facts, |facts, (capability, finding)| facts.with(capability, finding))
 }
 
@@ -115,7 +121,8 @@ fn probe(capability: Capability, surroundings: &Surroundings) -> Finding {
 /// Runs a probe on a thread of its own, which is left behind if it hangs: name resolution, for one, has no deadline.
 fn start<T: Send + 'static>(probe: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
     let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
+    // Where no thread can be started, the closed channel says that the probe failed.
+    let _ = thread::Builder::new().name("probe".into()).spawn(move || {
         // Nobody listens any more if the deadline has passed.
         let _ = sender.send(probe());
     });
@@ -123,10 +130,9 @@ fn start<T: Send + 'static>(probe: impl FnOnce() -> T + Send + 'static) -> mpsc:
 }
 
 /// The answer, or why there is none.
-fn within<T>(answer: &mpsc::Receiver<T>) -> Result<T, Finding> {
-    // A probe's own deadlines are as long as this one; leave it the time to report them.
-    answer.recv_timeout(DEADLINE + Duration::from_millis(500)).map_err(|error| match error {
-        mpsc::RecvTimeoutError::Timeout => Finding::unknown(format!("no answer within {DEADLINE:?}")),
+fn within<T>(answer: &mpsc::Receiver<T>, end: Instant) -> Result<T, Finding> {
+    answer.recv_timeout(end.saturating_duration_since(Instant::now())).map_err(|error| match error {
+        mpsc::RecvTimeoutError::Timeout => Finding::unknown(format!("the probe did not end within {DEADLINE:?}")),
         mpsc::RecvTimeoutError::Disconnected => Finding::unknown("the probe failed"),
     })
 }
@@ -150,9 +156,13 @@ mod tests {
 
     #[test]
     fn a_probe_that_panics_or_hangs_is_unknown() {
-        let failed = within(&start::<Finding>(|| std::panic::resume_unwind(Box::new("probe"))));
+        let end = Instant::now() + Duration::from_secs(1);
+        let failed = within(&start::<Finding>(|| std::panic::resume_unwind(Box::new("probe"))), end);
         assert_eq!(failed.unwrap_err().status, Status::Unknown);
         let (_held, never) = mpsc::channel::<Finding>();
-        assert_eq!(within(&never).unwrap_err().status, Status::Unknown);
+        assert_eq!(within(&never, end).unwrap_err().status, Status::Unknown);
+        let passed = Instant::now();
+        assert_eq!(within(&never, end).unwrap_err().status, Status::Unknown);
+        assert!(passed.elapsed() < Duration::from_millis(500), "a second probe that hangs has no deadline of its own");
     }
 }

@@ -9,6 +9,9 @@ use profile::Finding;
 
 use crate::{DEADLINE, Surroundings, reach};
 
+/// Time that a killed emulator has to end.
+const KILL_TIMEOUT: Duration = Duration::from_millis(300);
+
 /// QEMU's name for this machine's architecture.
 fn emulator() -> String {
     format!("qemu-system-{}", std::env::consts::ARCH)
@@ -36,7 +39,11 @@ pub(crate) fn qemu() -> Finding {
             _ => {
                 // It is ours and has not been waited for; an error only means that it ended meanwhile.
                 let _ = child.kill();
-                let _ = child.wait();
+                // One that the kernel does not let go is left behind.
+                let end = Instant::now() + KILL_TIMEOUT;
+                while matches!(child.try_wait(), Ok(None)) && Instant::now() < end {
+                    thread::sleep(Duration::from_millis(5));
+                }
                 return Finding::unknown(format!("{emulator} --version did not end within {DEADLINE:?}"));
             }
         }

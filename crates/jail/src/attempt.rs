@@ -84,7 +84,7 @@ pub enum Failure {
         source: io::Error,
     },
     /// The child did not finish in time.
-    #[error("no answer within {0:?}")]
+    #[error("the probe did not end within {0:?}")]
     TimedOut(Duration),
     /// The child died without an answer.
     #[error("the probing process died without an answer")]
@@ -130,6 +130,7 @@ pub(crate) fn attempt(deadline: Duration, body: impl FnOnce() -> Result<(), Refu
     match child {
         -1 => Err(Failure::Start(io::Error::last_os_error())),
         0 => {
+            keep_only(&writer);
             let message: [u8; 8] = match body() {
                 Ok(()) => [0; 8],
                 Err(Refused { step, errno }) => {
@@ -147,14 +148,40 @@ pub(crate) fn attempt(deadline: Duration, body: impl FnOnce() -> Result<(), Refu
         child => {
             drop(writer);
             let answer = read_answer(&reader, deadline);
-            // WHY: the child is ours and not yet waited for, so its id cannot have been reused.
-            // SAFETY: kill and waitpid take plain values; a null status pointer is allowed.
-            unsafe {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, std::ptr::null_mut(), 0);
-            }
+            end(child);
             answer
         }
+    }
+}
+
+/// Time that a killed child has to end. One that is stuck in the kernel is left behind: it has no descriptor of ours, and
+/// waiting for it would be waiting without end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Ends a child and reaps it, if the kernel lets it go in time.
+fn end(child: i32) {
+    let start = Instant::now();
+    // WHY: the child is ours and not yet waited for, so its id cannot have been reused.
+    // SAFETY: kill and waitpid take plain values; a null status pointer is allowed.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        while libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG) == 0 && start.elapsed() < KILL_TIMEOUT {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// Closes everything but the descriptor of the answer: a child that is left behind would keep our output open, and the
+/// reader of it would wait for an end that does not come. For a forked child.
+fn keep_only(kept: &OwnedFd) {
+    let kept = kept.as_raw_fd().cast_unsigned();
+    // WHY: only descriptors by number are left after a fork.
+    // SAFETY: takes plain values; the child uses nothing of the parent's that owns a descriptor, and ends by `_exit`.
+    unsafe {
+        if kept > 0 {
+            libc::syscall(libc::SYS_close_range, 0, kept - 1, 0);
+        }
+        libc::syscall(libc::SYS_close_range, kept + 1, u32::MAX, 0);
     }
 }
 
@@ -172,11 +199,7 @@ pub(crate) fn with_idle_child<T>(action: impl FnOnce(i32) -> T) -> io::Result<T>
         }
     };
     let result = action(child);
-    // WHY, SAFETY: as in `attempt`.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
-    }
+    end(child);
     Ok(result)
 }
 
@@ -247,6 +270,57 @@ mod tests {
         });
         assert!(matches!(result, Err(Failure::TimedOut(_))));
         assert!(start.elapsed() < SOON);
+    }
+
+    #[test]
+    fn a_child_that_cannot_be_reaped_is_left_at_the_deadline() {
+        // A process that is traced and killed cannot be waited for by its parent until its tracer lets it go: to us it is
+        // as stuck as one in an uninterruptible call of the kernel.
+        const HELD: u32 = 20;
+        let start = Instant::now();
+        let result = attempt(Duration::from_millis(500), || {
+            // SAFETY: system calls with plain values, in a child that does nothing else.
+            unsafe {
+                libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0);
+                if libc::fork() == 0 {
+                    if libc::ptrace(libc::PTRACE_SEIZE, libc::getppid(), 0_usize, 0_usize) == 0 {
+                        libc::sleep(HELD);
+                    }
+                    libc::_exit(0);
+                }
+                loop {
+                    libc::pause();
+                }
+            }
+        });
+        assert!(matches!(result, Err(Failure::TimedOut(_))), "{result:?}");
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+        // It was stuck indeed: its entry is still there.
+        let own = format!(" Z {} ", std::process::id());
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut lines = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+        assert!(lines.any(|line| line.contains(&own)), "the child was reaped: nothing was tested");
+    }
+
+    #[test]
+    fn a_child_holds_nothing_of_ours_open() {
+        let (reader, writer) = pipe().unwrap();
+        let start = Instant::now();
+        let waiting = std::thread::spawn(move || {
+            attempt(Duration::from_secs(2), || {
+                loop {
+                    // SAFETY: pause takes nothing.
+                    unsafe { libc::pause() };
+                }
+            })
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        drop(writer);
+        let mut end = [0];
+        // SAFETY: the buffer is valid for its length.
+        assert_eq!(unsafe { libc::read(reader.as_raw_fd(), end.as_mut_ptr().cast(), 1) }, 0);
+        assert!(start.elapsed() < Duration::from_millis(1500), "{:?}", start.elapsed());
+        assert!(waiting.join().unwrap().is_err());
     }
 
     #[test]
