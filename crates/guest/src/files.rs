@@ -8,7 +8,9 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat as RawStat, fstat, mkdirat, openat, statat};
 use rustix::io::{Errno, read, write};
-use wire::{Entry, FailureKind, FileKind, Guest, MAX_CHUNK, Stat, Stream, WINDOW, WriteMode};
+use wire::{
+    Entry, FailureKind, FileKind, Guest, MAX_CHUNK, MAX_LISTED, MAX_LISTED_BYTES, Stat, Stream, WINDOW, WriteMode,
+};
 
 use crate::failure::Failure;
 use crate::outbox::Outbox;
@@ -198,7 +200,6 @@ pub(crate) fn stat(path: &str) -> Result<Option<Stat>, Failure> {
 
 /// Entries per frame, and entries at all: a directory is the workload's to fill.
 const ENTRIES_PER_FRAME: usize = 512;
-const MAX_ENTRIES: usize = 100_000;
 
 /// Opens a directory to look at what is in it.
 pub(crate) fn open_directory(path: &str) -> Result<OwnedFd, Failure> {
@@ -233,16 +234,17 @@ pub(crate) fn each_entry(
     mut each: impl FnMut(Entry) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let failed = |errno: Errno| Failure::from_errno(errno, path);
-    let mut count = 0;
+    let (mut count, mut bytes) = (0, 0);
     for entry in Dir::read_from(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        count += 1;
-        if count > MAX_ENTRIES {
-            return Err(Failure::new(FailureKind::TooLarge, format!("{path}: more than {MAX_ENTRIES} entries")));
+        (count, bytes) = (count + 1, bytes + name.to_bytes().len());
+        if count > MAX_LISTED || bytes > MAX_LISTED_BYTES {
+            let message = format!("{path}: more than {MAX_LISTED} entries, or {MAX_LISTED_BYTES} bytes of names");
+            return Err(Failure::new(FailureKind::TooLarge, message));
         }
         // It may be gone meanwhile.
         let Ok(raw) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };

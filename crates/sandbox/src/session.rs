@@ -12,7 +12,10 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use wire::{Decoder, FailureKind, Guest, Host, MAX_CHUNK, MAX_QUESTION, PROTOCOL_VERSION, Stream, WINDOW, encode};
+use wire::{
+    Decoder, Entry, FailureKind, Guest, Host, MAX_CHUNK, MAX_LISTED, MAX_LISTED_BYTES, MAX_QUESTION, PROTOCOL_VERSION,
+    Stream, WINDOW, encode,
+};
 
 use crate::operation::{Event, Running};
 
@@ -57,6 +60,21 @@ struct Operation {
     taken: [u32; 2],
     input: Arc<Semaphore>,
     connection: Connection,
+    /// Entries of a directory, and bytes of their names, that the guest has sent.
+    listed: (usize, usize),
+}
+
+impl Operation {
+    /// Counts entries of a list before they are kept: no window bounds them.
+    fn count_listed(&mut self, entries: &[Entry]) -> Result<(), &'static str> {
+        let (count, bytes) = &mut self.listed;
+        *count = count.saturating_add(entries.len());
+        *bytes = entries.iter().fold(*bytes, |bytes, entry| bytes.saturating_add(entry.name.len()));
+        if *count > MAX_LISTED || *bytes > MAX_LISTED_BYTES {
+            return Err("its guest lists without end");
+        }
+        Ok(())
+    }
 }
 
 /// What was said of a connection: each once, so that saying it again and again fills nothing.
@@ -189,6 +207,7 @@ impl Session {
                 taken: [0; 2],
                 input: Arc::clone(&input),
                 connection: Connection::NotYet,
+                listed: (0, 0),
             };
             table.operations.insert(id, operation);
         }
@@ -348,7 +367,12 @@ impl Shared {
             Guest::Done { id, bytes } => (id, Event::Done(bytes)),
             Guest::Failed { id, kind, message } => (id, Event::Gone(SessionError::Failed { kind, message })),
             Guest::Stat { id, stat } => (id, Event::Stat(stat)),
-            Guest::Entries { id, entries, last } => (id, Event::Entries(entries, last)),
+            Guest::Entries { id, entries, last } => {
+                if let Some(operation) = table.operations.get_mut(&id) {
+                    operation.count_listed(&entries)?;
+                }
+                (id, Event::Entries(entries, last))
+            }
             Guest::Pong { id } => (id, Event::Pong),
             Guest::Connected { id } => {
                 table.advance(id, Connection::Stands)?;

@@ -24,11 +24,13 @@ pub struct TreeLimits {
     pub bytes: u64,
     /// Directories within directories.
     pub depth: usize,
+    /// Bytes of all paths together: those that are still to be read, and those that were left out, are kept.
+    pub paths: usize,
 }
 
 impl Default for TreeLimits {
     fn default() -> Self {
-        Self { entries: 10_000, bytes: 1 << 30, depth: 32 }
+        Self { entries: 10_000, bytes: 1 << 30, depth: 32, paths: 16 << 20 }
     }
 }
 
@@ -115,7 +117,7 @@ impl Sandbox {
     pub async fn download(&self, source: &str, target: &Path, limits: TreeLimits) -> Result<Transferred, TreeError> {
         let mut done = Transferred::default();
         let mut open = vec![(source.trim_end_matches('/').to_owned(), target.to_owned(), 0)];
-        let mut seen = 0;
+        let (mut seen, mut paths) = (0, 0_usize);
         while let Some((inside, directory, depth)) = open.pop() {
             // Fails where something is: never into, through or over anything of the host's.
             fs::create_dir(&directory).map_err(|source| TreeError::Host { path: directory.clone(), source })?;
@@ -134,6 +136,10 @@ impl Sandbox {
                 let Ok(name) = std::str::from_utf8(&name) else { return Err(TreeError::Name(shown)) };
                 let (place, path) =
                     (format!("{inside}/{name}"), directory.join(std::ffi::OsStr::from_bytes(name.as_bytes())));
+                paths = paths.saturating_add(place.len());
+                if paths > limits.paths {
+                    return Err(TreeError::TooLarge);
+                }
                 match stat.kind {
                     FileKind::Directory => open.push((place, path, depth + 1)),
                     FileKind::File => {

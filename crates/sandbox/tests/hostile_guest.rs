@@ -117,8 +117,8 @@ fn resident() -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// What a host hears that dials, when a guest says this of the connection.
-async fn dials(said: Vec<Guest>) -> (Result<sandbox::Connection, sandbox::DialError>, Sandbox) {
+/// A sandbox whose guest answers the first request, whatever it is, with this.
+async fn answering(said: impl IntoIterator<Item = Guest> + Send + 'static) -> Sandbox {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -130,10 +130,8 @@ async fn dials(said: Vec<Guest>) -> (Result<sandbox::Connection, sandbox::DialEr
         loop {
             let count = stream.read(&mut buffer).unwrap();
             decoder.push(&buffer[..count]);
-            if let Ok(Some(wire::Host::Dial { .. })) = decoder.take::<wire::Host>().map(|first| match first {
-                Some(wire::Host::Hello { .. }) => decoder.take::<wire::Host>().unwrap_or(None),
-                other => other,
-            }) {
+            let mut requests = std::iter::from_fn(|| decoder.take::<wire::Host>().unwrap());
+            if requests.any(|request| !matches!(request, wire::Host::Hello { .. })) {
                 break;
             }
         }
@@ -144,7 +142,12 @@ async fn dials(said: Vec<Guest>) -> (Result<sandbox::Connection, sandbox::DialEr
         }
         std::thread::sleep(Duration::from_secs(20));
     });
-    let sandbox = Sandbox::join(&socket).await.unwrap();
+    Sandbox::join(&socket).await.unwrap()
+}
+
+/// What a host hears that dials, when a guest says this of the connection.
+async fn dials(said: Vec<Guest>) -> (Result<sandbox::Connection, sandbox::DialError>, Sandbox) {
+    let sandbox = answering(said).await;
     let dialed = sandbox.dial("www.example.org", 80, Duration::from_secs(1)).await;
     (dialed, sandbox)
 }
@@ -164,4 +167,51 @@ async fn guest_connects_again_and_again() {
     // Something else than an answer.
     let (dialed, _sandbox) = dials(vec![Guest::Pong { id }]).await;
     assert!(matches!(dialed, Err(sandbox::DialError::Session(SessionError::Died(_)))));
+}
+
+/// Some entries of a directory with names of this many bytes.
+fn entries(count: usize, length: usize, last: bool) -> Guest {
+    let stat = wire::Stat { kind: wire::FileKind::File, size: 0, permissions: 0 };
+    let entries = vec![wire::Entry { name: vec![b'n'; length], stat }; count];
+    Guest::Entries { id: 1, entries, last }
+}
+
+/// What a host hears that lists a directory.
+async fn lists(said: impl IntoIterator<Item = Guest> + Send + 'static) -> Result<Vec<wire::Entry>, SessionError> {
+    let sandbox = answering(said).await;
+    tokio::time::timeout(Duration::from_secs(10), sandbox.list("/")).await.expect("a list has an end")
+}
+
+fn is_without_end(listed: &Result<Vec<wire::Entry>, SessionError>) -> bool {
+    matches!(listed, Err(SessionError::Died(why)) if why.contains("lists without end"))
+}
+
+#[tokio::test]
+async fn guest_lists_names_without_end() {
+    let before = resident();
+    // Two hundred names, which is few; two megabytes each, which is 400 MB.
+    let listed = lists((0..200).map(|_| entries(1, 2 << 20, false))).await;
+    assert!(is_without_end(&listed), "{} entries", listed.map_or(0, |all| all.len()));
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 128 << 20, "{grown} bytes");
+    // By number, in frames of a size that an honest guest sends.
+    let listed = lists((0..300).map(|_| entries(512, 1, false))).await;
+    assert!(is_without_end(&listed), "{} entries", listed.map_or(0, |all| all.len()));
+    // What an honest guest may send is taken.
+    let honest = (0..100).map(|_| entries(512, 255, false)).chain([entries(0, 0, true)]);
+    assert_eq!(lists(honest).await.unwrap().len(), 51_200);
+}
+
+#[tokio::test]
+async fn guest_lists_long_paths_without_end() {
+    // Links are left out, and their paths are kept for the caller: 60 of 200 kB each.
+    let links = |last| {
+        let stat = wire::Stat { kind: wire::FileKind::Link, size: 0, permissions: 0 };
+        Guest::Entries { id: 1, entries: vec![wire::Entry { name: vec![b'n'; 200_000], stat }; 20], last }
+    };
+    let sandbox = answering(vec![links(false), links(false), links(true)]).await;
+    let target = tempfile::tempdir().unwrap();
+    let limits = sandbox::TreeLimits { paths: 8 << 20, ..sandbox::TreeLimits::default() };
+    let downloaded = sandbox.download("/srv", &target.path().join("copy"), limits).await;
+    assert!(matches!(downloaded, Err(sandbox::TreeError::TooLarge)), "{downloaded:?}");
 }

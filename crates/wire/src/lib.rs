@@ -13,6 +13,6 @@ mod message;
 pub use attempt::{Argument, Attempt, Attempted, Ending, Listed, LocalAddress, MAX_ATTEMPTED, TransferFailure};
 pub use frame::{Decoder, FrameError, MAX_CHUNK, MAX_FRAME, Message, encode};
 pub use message::{
-    DialFailure, Entry, Exec, FailureKind, FileKind, Guest, Host, Look, MAX_QUESTION, Outcome, PROTOCOL_VERSION, Stat,
-    Stream, User, WINDOW, WindowSize, Within, WriteMode,
+    DialFailure, Entry, Exec, FailureKind, FileKind, Guest, Host, Look, MAX_LISTED, MAX_LISTED_BYTES, MAX_QUESTION,
+    Outcome, PROTOCOL_VERSION, Stat, Stream, User, WINDOW, WindowSize, Within, WriteMode,
 };

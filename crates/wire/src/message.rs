@@ -14,6 +14,11 @@ pub const PROTOCOL_VERSION: u32 = 5;
 pub const WINDOW: u32 = 1 << 20;
 /// The longest question of a program's that is passed on.
 pub const MAX_QUESTION: usize = 2048;
+/// The most entries of one directory, and the most bytes of their names together: a name may be long, and a count alone
+/// would bound nothing.
+pub const MAX_LISTED: usize = 100_000;
+/// See [`MAX_LISTED`].
+pub const MAX_LISTED_BYTES: usize = 16 << 20;
 
 /// One of a command's output streams; a file that is read travels as `Out`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
