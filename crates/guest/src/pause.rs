@@ -1,5 +1,6 @@
 //! Every process but the guest stands still, so that somebody outside can look at their files; or ends.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const STILL: Duration = Duration::from_secs(5);
 const INSIDE_KERNEL: Duration = Duration::from_millis(200);
 
 /// Every process of this namespace but the first, which is us, in one step that no fork escapes (kill(2), pid -1).
-fn signal_all(signal: Signal) -> Result<(), Failure> {
+pub(crate) fn signal_all(signal: Signal) -> Result<(), Failure> {
     if !rustix::process::getpid().is_init() {
         return Err(Failure::invalid("without a process namespace there is nothing to pause"));
     }
@@ -26,25 +27,42 @@ fn signal_all(signal: Signal) -> Result<(), Failure> {
     }
 }
 
-/// Stops every process but the guest, and waits until all stand still. If one does not, all go on.
-pub(crate) fn pause() -> Result<(), Failure> {
-    signal_all(Signal::STOP)?;
-    let start = Instant::now();
-    loop {
-        let waited = start.elapsed();
-        let moves = |state: u8| match state {
-            b'T' | b't' | b'Z' | b'X' => false,
-            b'D' => waited < INSIDE_KERNEL,
-            _ => true,
-        };
-        if !states().into_iter().any(moves) {
-            return Ok(());
+/// Processes that were stopped, as they stood then.
+pub(crate) struct Pause {
+    threads: BTreeSet<Thread>,
+}
+
+impl Pause {
+    /// Stops every process but the guest, and waits until all stand still. If one does not, all go on.
+    pub(crate) fn begin() -> Result<Self, Failure> {
+        signal_all(Signal::STOP)?;
+        let start = Instant::now();
+        loop {
+            let waited = start.elapsed();
+            let threads = threads();
+            if !threads.iter().any(|thread| thread.moves(waited)) {
+                return Ok(Self { threads });
+            }
+            if waited > STILL {
+                resume()?;
+                return Err(Failure::new(FailureKind::Other, "a process does not stand still"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
-        if waited > STILL {
-            resume()?;
-            return Err(Failure::new(FailureKind::Other, "a process does not stand still"));
+    }
+
+    /// Lets every process go on, and fails if one of them ran in between: a SIGCONT undoes a SIGSTOP, and a process can
+    /// have a timer of the kernel send it one.
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        let now = threads();
+        resume()?;
+        match now.symmetric_difference(&self.threads).next() {
+            None => Ok(()),
+            Some(Thread { process, .. }) => {
+                let message = format!("process {process} ran while the sandbox was paused");
+                Err(Failure::new(FailureKind::Other, message))
+            }
         }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -68,23 +86,61 @@ pub(crate) fn end_all() -> Result<(), Failure> {
     }
 }
 
-/// The state of every thread but the guest's.
-fn states() -> Vec<u8> {
+/// One thread, and how far it has come.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Thread {
+    process: u32,
+    id: u32,
+    /// When it began: ids are used again.
+    started: u64,
+    /// How often it gave up a processor, or was taken off one. A thread that ran has done so once more when it stands
+    /// still again.
+    switches: Vec<u64>,
+    state: u8,
+}
+
+impl Thread {
+    /// Whether it may be running, so long after it was stopped.
+    fn moves(&self, waited: Duration) -> bool {
+        match self.state {
+            b'T' | b't' => false,
+            b'D' => waited < INSIDE_KERNEL,
+            _ => true,
+        }
+    }
+}
+
+/// Every thread that lives, but the guest's.
+fn threads() -> BTreeSet<Thread> {
     let own = std::process::id();
     let numbers = |path: &Path| -> Vec<u32> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     };
-    let mut states = Vec::new();
-    for pid in numbers(Path::new("/proc")).into_iter().filter(|pid| *pid != own) {
-        let threads = format!("/proc/{pid}/task");
-        for thread in numbers(Path::new(&threads)) {
+    let mut threads = BTreeSet::new();
+    for process in numbers(Path::new("/proc")).into_iter().filter(|pid| *pid != own) {
+        for id in numbers(&Path::new("/proc").join(process.to_string()).join("task")) {
             // Gone meanwhile: it stands still.
-            let Ok(stat) = fs::read(format!("{threads}/{thread}/stat")) else { continue };
-            // The name in brackets is the workload's choice: the fields begin after the last bracket.
-            let end = stat.iter().rposition(|&byte| byte == b')');
-            states.extend(end.and_then(|end| stat.get(end + 2)));
+            threads.extend(thread(process, id));
         }
     }
-    states
+    threads
+}
+
+/// A thread as it is; `None` if it is gone or a zombie.
+fn thread(process: u32, id: u32) -> Option<Thread> {
+    let place = format!("/proc/{process}/task/{id}");
+    // Read before the state: a thread that runs in between is one that has come further when it is looked at again.
+    let status = fs::read(format!("{place}/status")).ok()?;
+    // Its name, the workload's choice, may be anything but a line break.
+    let status = String::from_utf8_lossy(&status);
+    let switches = status.lines().filter_map(|line| line.split_once("ctxt_switches:")?.1.trim().parse().ok()).collect();
+    let stat = fs::read(format!("{place}/stat")).ok()?;
+    // The name in brackets is the workload's choice: the fields begin after the last bracket.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = std::str::from_utf8(stat.get(end + 2..)?).ok()?.split(' ');
+    let state = *fields.next()?.as_bytes().first()?;
+    // Field 22 of proc_pid_stat(5); the state is field 3.
+    let started = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, b'Z' | b'X')).then_some(Thread { process, id, started, switches, state })
 }

@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::files::{self, Reading, Writing};
 use crate::links::{Broken, Link};
 use crate::outbox::Outbox;
+use crate::pause::Pause;
 use crate::relay::Relay;
 use crate::spawn::{self, Spare};
 use crate::{pause, tree, within};
@@ -63,6 +64,8 @@ pub(crate) struct Server {
     /// Whether a spare is to be made: tried once for each command, so that one that is refused or killed is not tried
     /// again and again.
     wants_spare: bool,
+    /// Every process stands still: none may be added.
+    paused: Option<Pause>,
 }
 
 impl Server {
@@ -84,6 +87,7 @@ impl Server {
             keepers: BTreeSet::new(),
             spare: None,
             wants_spare: true,
+            paused: None,
         }
     }
 
@@ -176,11 +180,16 @@ impl Server {
 
     /// Makes a spare keeper, if there is to be one.
     fn make_spare(&mut self) {
-        if std::mem::take(&mut self.wants_spare) && self.spare.is_none() {
+        if self.may_make_spare() && std::mem::take(&mut self.wants_spare) && self.spare.is_none() {
             // Where it cannot be made, the next command is started without, or says why not.
             self.spare = Spare::make().ok();
             self.keepers.extend(self.spare.as_ref().map(|spare| spare.keeper().as_raw_nonzero().get()));
         }
+    }
+
+    /// Not among processes that are being killed or stand still.
+    fn may_make_spare(&self) -> bool {
+        self.wants_spare && !self.is_killing() && self.paused.is_none()
     }
 
     /// How long to wait at most: not at all while a file can be sent on, until the next deadline otherwise.
@@ -193,7 +202,7 @@ impl Server {
         let deadlines = deadlines.chain(self.links.values().filter_map(Link::deadline));
         let deadlines = deadlines.chain(self.relay.as_ref().and_then(Relay::deadline));
         let deadlines = deadlines.map(|deadline| deadline.saturating_duration_since(now));
-        deadlines.chain(self.is_killing().then_some(LOOK_AGAIN)).chain(self.wants_spare.then_some(IDLE)).min()
+        deadlines.chain(self.is_killing().then_some(LOOK_AGAIN)).chain(self.may_make_spare().then_some(IDLE)).min()
     }
 
     /// Whether something that was killed may not be gone yet.
@@ -271,12 +280,12 @@ impl Server {
             Host::List { id, path } => self.answer(id, |server| files::list(id, &path, &mut server.outbox)),
             Host::Ping { id } => self.outbox.urgent(&Guest::Pong { id }),
             Host::Pause { id } => self.answer(id, |server| {
-                pause::pause()?;
+                server.paused = Some(Pause::begin()?);
                 server.outbox.urgent(&Guest::Done { id, bytes: 0 });
                 Ok(())
             }),
             Host::Resume { id } => self.answer(id, |server| {
-                pause::resume()?;
+                server.paused.take().map_or_else(pause::resume, Pause::end)?;
                 server.outbox.urgent(&Guest::Done { id, bytes: 0 });
                 Ok(())
             }),

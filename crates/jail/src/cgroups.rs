@@ -1,5 +1,7 @@
 //! Control groups: v1, v2 or both side by side, found, tried and used by their files alone.
 
+mod freezer;
+
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,6 +11,8 @@ use std::time::{Duration, Instant};
 use crate::attempt;
 use mutation::{Mutation, mutated};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, unlinkat};
+
+pub(crate) use freezer::Frozen;
 
 /// How long groups of processes that are dying may take to become empty.
 const GRACE: Duration = Duration::from_millis(1500);
@@ -164,6 +168,8 @@ impl Limits {
 #[derive(Debug)]
 pub(crate) struct Parents {
     parents: Vec<(OwnedFd, Version, Vec<&'static str>)>,
+    /// Where groups for freezing can be made.
+    freezers: Vec<(OwnedFd, Version)>,
 }
 
 /// The groups of one sandbox.
@@ -175,6 +181,8 @@ pub(crate) struct Group {
     name: String,
     born_in: Option<OwnedFd>,
     doors: Vec<OwnedFd>,
+    /// Whether there may be a group for freezing beside it.
+    lent: bool,
 }
 
 impl Parents {
@@ -194,12 +202,12 @@ impl Parents {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             Some((open(&directory, flags, Mode::empty()).ok()?, version, controllers))
         });
-        Some(Self { parents: opened.collect::<Option<_>>()? })
+        Some(Self { parents: opened.collect::<Option<_>>()?, freezers: freezer::places(&hierarchies) })
     }
 
     /// Makes the groups of one sandbox, with their limits.
     pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Group> {
-        let mut group = Group { name: name.to_owned(), born_in: None, doors: Vec::new() };
+        let mut group = Group { name: name.to_owned(), born_in: None, doors: Vec::new(), lent: false };
         for (parent, version, controllers) in &self.parents {
             let made = mkdirat(parent, name, Mode::from_raw_mode(0o755));
             let written = made.map_err(io::Error::from).and_then(|()| {
@@ -254,7 +262,10 @@ impl Parents {
             Ok(()) | Err(rustix::io::Errno::NOENT) => true,
             Err(_) => false,
         };
-        self.parents.iter().fold(true, |all, (parent, ..)| gone(parent) && all)
+        let lent = self.freezers.iter().filter(|_| group.lent).map(|(parent, _)| parent);
+        // All are tried, also where one stays.
+        let remaining = self.parents.iter().map(|(parent, ..)| parent).chain(lent).filter(|parent| !gone(parent));
+        remaining.count() == 0
     }
 }
 

@@ -11,6 +11,7 @@ mod helpers;
 mod local;
 mod maker;
 mod operation;
+mod paused;
 mod pool;
 mod programs;
 mod registry;

@@ -145,6 +145,11 @@ fn remove_groups(directory: &Path, prefix: &str) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
         }
+        // What is frozen in v1 does not die before it goes on.
+        let _ = fs::OpenOptions::new()
+            .write(true)
+            .open(entry.path().join("freezer.state"))
+            .and_then(|mut state| state.write_all(b"THAWED"));
         // Empty a moment after its last process is gone.
         for _ in 0..100 {
             if fs::remove_dir(entry.path()).is_ok() {

@@ -110,6 +110,24 @@ pub(crate) struct Shared {
     control: mpsc::UnboundedSender<Host>,
     data: mpsc::Sender<Host>,
     alive: watch::Sender<bool>,
+    /// How often the sandbox was and is frozen: a guest that stands still is not a dead one.
+    suspensions: Mutex<Suspensions>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Suspensions {
+    ever: u64,
+    now: u32,
+}
+
+/// A session whose guest is frozen and need not answer. Ends when it is dropped.
+pub(crate) struct Suspended(Arc<Shared>);
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        let mut suspensions = self.0.suspensions();
+        suspensions.now = suspensions.now.saturating_sub(1);
+    }
 }
 
 /// A conversation with a guest.
@@ -167,7 +185,14 @@ impl Session {
         let (control, control_queue) = mpsc::unbounded_channel();
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (alive, _) = watch::channel(true);
-        let shared = Arc::new(Shared { table: Mutex::default(), next_id: AtomicU32::new(1), control, data, alive });
+        let shared = Arc::new(Shared {
+            table: Mutex::default(),
+            next_id: AtomicU32::new(1),
+            control,
+            data,
+            alive,
+            suspensions: Mutex::default(),
+        });
         let (hello, greeted) = oneshot::channel();
         // Both tasks end with the stream: the reader at its end, the writer when the session's last user is gone.
         tokio::spawn(write(writer, control_queue, data_queue));
@@ -226,14 +251,23 @@ impl Session {
         }
     }
 
-    /// Stops every process of the sandbox where it is, until [`Session::resume`].
+    /// Stops every process of the sandbox where it is, until [`Session::resume`]. By SIGSTOP: a process that has prepared
+    /// for it goes on, and [`Session::resume`] then fails.
     pub async fn pause(&self) -> Result<(), SessionError> {
         self.ask(|id| Host::Pause { id }).await
     }
 
-    /// Lets the processes of the sandbox go on.
+    /// Lets the processes of the sandbox go on. Fails if one of them ran since [`Session::pause`].
     pub async fn resume(&self) -> Result<(), SessionError> {
         self.ask(|id| Host::Resume { id }).await
+    }
+
+    /// Takes note that the guest is frozen, until this is dropped.
+    pub(crate) fn suspend(&self) -> Suspended {
+        let mut suspensions = self.shared.suspensions();
+        suspensions.ever += 1;
+        suspensions.now += 1;
+        Suspended(Arc::clone(&self.shared))
     }
 
     /// Ends every process of the sandbox; the sandbox itself, and its files, stay.
@@ -281,6 +315,10 @@ impl Shared {
     fn table(&self) -> std::sync::MutexGuard<'_, Table> {
         // A panic elsewhere leaves the table as it is: plain data.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn suspensions(&self) -> std::sync::MutexGuard<'_, Suspensions> {
+        self.suspensions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends before any data that waits.
@@ -421,7 +459,15 @@ async fn watch_over(shared: Weak<Shared>) {
         tokio::time::sleep(HEARTBEAT).await;
         let Some(shared) = shared.upgrade() else { return };
         let session = Session { shared };
+        let before = *session.shared.suspensions();
+        if before.now > 0 {
+            continue;
+        }
         if session.ping(SILENCE).await.is_err() {
+            // It may have been frozen meanwhile: then it is asked again.
+            if session.is_alive() && *session.shared.suspensions() != before {
+                continue;
+            }
             session.shared.die("its guest does not answer");
             return;
         }

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use wire::{Decoder, Guest, Host, MAX_CHUNK, PROTOCOL_VERSION, Stream, WINDOW, encode};
 
 use crate::operation::{Event, Input, Running};
+use crate::paused::Paused;
 use crate::session::{Session, SessionError};
 use crate::snapshot::Changes;
 
@@ -238,12 +239,13 @@ async fn save(
     };
     // One at a time: whoever is done first would let the processes go on under the other's eyes.
     let _alone = alone.lock().await;
-    // Before they stand still: should the client go away now, they go on all the same.
-    let paused = Paused(session.clone());
-    if let Err(error) = session.pause().await {
-        let _ = replies.send(failure(id, error));
-        return;
-    }
+    let paused = match Paused::begin(&session, &changes).await {
+        Ok(paused) => paused,
+        Err(error) => {
+            let _ = replies.send(failure(id, error));
+            return;
+        }
+    };
     let (chunks, mut incoming) = mpsc::channel::<io::Result<Vec<u8>>>(4);
     tokio::task::spawn_blocking(move || {
         let mut archive = match changes.archive() {
@@ -279,18 +281,12 @@ async fn save(
             None => break failed("it could not be read".into()),
         }
     };
-    drop(paused);
+    // Where the kernel could not hold the processes, only now is it known that they stood still.
+    let ended = match paused.end().await {
+        Ok(()) => ended,
+        Err(error) => failure(id, error),
+    };
     let _ = replies.send(ended);
-}
-
-/// A sandbox whose processes stand still while this is held.
-struct Paused(Session);
-
-impl Drop for Paused {
-    fn drop(&mut self) {
-        let session = self.0.clone();
-        tokio::spawn(async move { session.resume().await });
-    }
 }
 
 /// Hands an operation's events on, as fast as the client takes them.

@@ -79,6 +79,17 @@ impl Changes {
         Self { helper, id, limit: limit(disk) }
     }
 
+    /// Freezes every process of the sandbox by the kernel, until [`Self::thaw`]. An error where the host has no control
+    /// group for it. Blocks.
+    pub(crate) fn freeze(&self) -> Result<(), StartError> {
+        Ok(lock(&self.helper).pause(self.id)?)
+    }
+
+    /// Lets the processes go on. Blocks.
+    pub(crate) fn thaw(&self) -> Result<(), StartError> {
+        Ok(lock(&self.helper).resume(self.id)?)
+    }
+
     /// As they are, as one layer's archive. Whoever writes meanwhile should be paused.
     pub(crate) fn archive(&self) -> Result<Archive, StartError> {
         Archive::begin(&self.helper, Changed::Sandbox(self.id), self.limit)

@@ -336,3 +336,89 @@ async fn holes_stay_holes_when_layers_become_one() {
         sh(&sandbox, "head -n 1 /tmp/sparse; tail -c 4 /tmp/sparse; stat -c %s /tmp/sparse; du -k /tmp/sparse").await;
     assert!(seen.starts_with("begin\nend\n4398046511108\n"), "{seen}");
 }
+
+/// Takes the first bytes, and waits before it takes the rest.
+struct Slow(Vec<u8>);
+
+impl std::io::Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigcont_by_a_timer_in_a_sandbox_that_is_saved() {
+    // Two counters, archived with far more than fits into buffers between them; a timer sends SIGCONT every 20 ms.
+    const COUNTING: &str = "
+        $SIG{CONT} = sub {}; # A signal that is ignored rearms no timer.
+        my ($event, $id) = (pack('q i i x48', 0, 18, 0), pack('i', 0));
+        syscall(222, 1, $event, $id) == 0 or die \"timer_create: $!\";
+        my $every = pack('q4', 0, 20_000_000, 0, 20_000_000);
+        syscall(223, unpack('i', $id), 0, $every, 0) == 0 or die \"timer_settime: $!\";
+        sub put { open my $f, '+<', \"/srv/$_[0]\" or die; syswrite $f, sprintf('%012d', $_[1]); close $f }
+        for my $n (1 .. 999_999_999_999) { put('a', $n); put('z', $n); if ($n == 1) { $| = 1; print 'ready' } }";
+    let sandbox = engine().create(request()).await.unwrap();
+    sh(&sandbox, "cd /srv && printf %012d 0 > a && head -c 24000000 /dev/urandom > m && cp a z").await;
+    let mut counting = sandbox.start(command(&["perl", "-e", COUNTING])).unwrap();
+    assert!(matches!(counting.next().await, sandbox::Event::Output(..)));
+    let place = tempfile::tempdir().unwrap();
+    let listener = tokio::net::UnixListener::bind(place.path().join("socket")).unwrap();
+    let serving = tokio::spawn(sandbox::share(sandbox.session().clone(), sandbox.changes(), listener));
+    let client = Sandbox::join(&place.path().join("socket")).await.unwrap();
+    let mut taken = Slow(Vec::new());
+    let saved = client.save(&mut taken).await;
+    if is_root() {
+        saved.unwrap();
+        let counters = ["a", "z"].map(|name| {
+            let mut archive = tar::Archive::new(taken.0.as_slice());
+            let mut entries = archive.entries().unwrap().map(Result::unwrap);
+            let mut entry = entries.find(|entry| entry.path().unwrap().ends_with(name)).unwrap();
+            let mut text = String::new();
+            entry.read_to_string(&mut text).unwrap();
+            text.parse::<u64>().unwrap()
+        });
+        let [first, last] = counters;
+        assert!(first == last || first == last + 1, "both are of one moment: {counters:?}");
+    } else {
+        // Without a control group nothing holds it, so the snapshot is refused.
+        let message = saved.unwrap_err().to_string();
+        assert!(message.contains("ran while the sandbox was paused") || message.contains("stand still"), "{message}");
+    }
+    // It goes on.
+    let before = sandbox.read_file("/srv/z", 100).await.unwrap();
+    for _ in 0..500 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        if sandbox.read_file("/srv/z", 100).await.unwrap() != before {
+            serving.abort();
+            return;
+        }
+    }
+    panic!("it does not go on");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_sandbox_can_be_ended() {
+    let engine = engine();
+    let sandbox = engine.create(request()).await.unwrap();
+    let mut running = sandbox.start(command(&["sh", "-c", "echo ready; while :; do :; done"])).unwrap();
+    assert!(matches!(running.next().await, sandbox::Event::Output(..)));
+    sh(&sandbox, "head -c 24000000 /dev/urandom > /srv/m").await;
+    let place = tempfile::tempdir().unwrap();
+    let listener = tokio::net::UnixListener::bind(place.path().join("socket")).unwrap();
+    let serving = tokio::spawn(sandbox::share(sandbox.session().clone(), sandbox.changes(), listener));
+    let client = Sandbox::join(&place.path().join("socket")).await.unwrap();
+    let saving = tokio::spawn(async move { client.save(&mut Slow(Vec::new())).await });
+    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    let stopped = tokio::time::timeout(std::time::Duration::from_secs(10), sandbox.stop()).await;
+    stopped.expect("a frozen sandbox is ended all the same").unwrap();
+    saving.abort();
+    serving.abort();
+}

@@ -268,6 +268,17 @@ impl Zygote {
         self.ask(&Request::Forget { snapshot }, &[]).map(|_| ())
     }
 
+    /// Freezes every process of a sandbox by its control group, until [`Self::resume`]. Its guest answers nothing
+    /// meanwhile. An error where the host has no control group for it.
+    pub fn pause(&mut self, id: u32) -> Result<(), CreateError> {
+        self.ask(&Request::Pause { id }, &[]).map(|_| ())
+    }
+
+    /// Lets the processes of a sandbox go on.
+    pub fn resume(&mut self, id: u32) -> Result<(), CreateError> {
+        self.ask(&Request::Resume { id }, &[]).map(|_| ())
+    }
+
     /// Begins to write the changes of a sandbox or snapshot into `data` as a layer's archive of at most `limit` bytes.
     /// When all is written, `ok` is written to `status`, else what went wrong.
     pub fn archive(

@@ -16,7 +16,7 @@ use super::protocol::{Network, Spec, receive, send};
 use super::snapshot::Writable;
 use super::{During as _, Trouble};
 use crate::capture::Listeners;
-use crate::cgroups::{Group, Limits};
+use crate::cgroups::{Frozen, Group, Limits};
 use crate::syscalls::{self, Namespace};
 
 /// Id ranges lie up here, where no distribution gives ids to users, subordinate ids or containers of other engines.
@@ -37,6 +37,8 @@ pub(super) struct Sandbox {
     /// Its mounts, which the kernel takes apart when this is closed and its processes are gone: after whoever ended it has
     /// heard so.
     pub(super) mounts: Option<OwnedFd>,
+    /// While it is paused.
+    pub(super) frozen: Option<Frozen>,
     /// Held while the sandbox lives: nobody else on this machine uses its ids.
     _range: Option<File>,
 }
@@ -94,7 +96,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     if let Some(group) = &mut group {
         group.close_doors();
     }
-    let sandbox = Sandbox { pid, pidfd, group, writable: None, mounts: None, _range: range };
+    let sandbox = Sandbox { pid, pidfd, group, writable: None, mounts: None, frozen: None, _range: range };
     let blank = Blank { kind: kind.clone(), sandbox, owner, orders: ours };
     match give_ids(home.rights, &blank) {
         Ok(()) => Ok(blank),

@@ -111,6 +111,13 @@ pub(crate) enum Request {
     Forget {
         snapshot: u32,
     },
+    /// Freeze every process of a sandbox, its guest too, by the kernel.
+    Pause {
+        id: u32,
+    },
+    Resume {
+        id: u32,
+    },
     /// Write what a sandbox or a snapshot changed of its image, as one layer's archive, into the first descriptor that
     /// comes with it, and then into the second how that went.
     Archive {

@@ -51,6 +51,8 @@ pub fn main() -> ExitCode {
                 }
                 Ok((Reply::Done, Vec::new()))
             }
+            (Request::Pause { id }, _) => server.pause(id).map(|()| (Reply::Done, Vec::new())),
+            (Request::Resume { id }, _) => server.resume(id).map(|()| (Reply::Done, Vec::new())),
             (Request::Archive { what, limit }, descriptors) => {
                 server.archive(what, limit, descriptors).map(|()| (Reply::Done, Vec::new()))
             }
@@ -188,6 +190,26 @@ impl Server {
         kept
     }
 
+    /// Freezes every process of a sandbox. An error where no control group can: nothing is paused then.
+    fn pause(&mut self, id: u32) -> Result<(), Trouble> {
+        let during = "freezing the processes";
+        let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
+        let unable = || std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        let home = self.home.as_ref().map_err(|_| absent()).during(during)?;
+        let sandbox = self.sandboxes.get_mut(&id).ok_or_else(absent).during(during)?;
+        let (Some(parents), Some(group)) = (&home.parents, &mut sandbox.group) else {
+            return Err(unable()).during(during);
+        };
+        sandbox.frozen = Some(parents.freeze(group).during(during)?);
+        Ok(())
+    }
+
+    /// Lets the processes of a sandbox go on.
+    fn resume(&mut self, id: u32) -> Result<(), Trouble> {
+        let frozen = self.sandboxes.get_mut(&id).and_then(|sandbox| sandbox.frozen.take());
+        frozen.map_or(Ok(()), |frozen| frozen.thaw()).during("letting the processes go on")
+    }
+
     /// Starts a child that writes an archive, so that nobody else waits for it.
     fn archive(&mut self, what: Changed, limit: u64, descriptors: Vec<OwnedFd>) -> Result<(), Trouble> {
         let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
@@ -238,5 +260,9 @@ impl Server {
 
 fn end(sandbox: &Sandbox) {
     let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
+    // What is frozen in v1 does not die before it goes on.
+    if let Some(frozen) = &sandbox.frozen {
+        let _ = frozen.thaw();
+    }
     let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
 }

@@ -136,3 +136,43 @@ async fn timeout_ends_the_whole_tree_and_nothing_else() {
         "the background process of an earlier command lives on"
     );
 }
+
+/// A program that counts in `/tmp/count`, and has a timer of the kernel send it a SIGCONT every 20 ms.
+const CONTINUED_BY_A_TIMER: &str = "
+    $SIG{CONT} = sub {}; # A signal that is ignored rearms no timer.
+    my ($event, $id) = (pack('q i i x48', 0, 18, 0), pack('i', 0));
+    syscall(222, 1, $event, $id) == 0 or die \"timer_create: $!\";
+    my $every = pack('q4', 0, 20_000_000, 0, 20_000_000);
+    syscall(223, unpack('i', $id), 0, $every, 0) == 0 or die \"timer_settime: $!\";
+    $| = 1; print 'ready';
+    while (1) { open my $f, '>>', '/tmp/count' or die; print $f 'x'; close $f }";
+
+#[tokio::test]
+async fn sigcont_by_a_timer_in_a_paused_sandbox() {
+    let sandbox = create().await;
+    let mut counting = sandbox.start(command(&["perl", "-e", CONTINUED_BY_A_TIMER])).unwrap();
+    assert!(matches!(counting.next().await, sandbox::Event::Output(_, said) if said == b"ready"));
+    let held = match sandbox.session().pause().await {
+        Ok(()) => {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            sandbox.session().resume().await
+        }
+        Err(error) => Err(error),
+    };
+    let message = held.expect_err("a process ran in a paused sandbox, and nothing says so").to_string();
+    assert!(message.contains("ran while the sandbox was paused") || message.contains("stand still"), "{message}");
+    // The sandbox goes on, and a pause that holds is one.
+    counting.kill();
+    loop {
+        match counting.next().await {
+            sandbox::Event::Ended(_) => break,
+            sandbox::Event::Gone(error) => panic!("{error}"),
+            _ => {}
+        }
+    }
+    let mut sleeping = sandbox.start(command(&["sh", "-c", "echo ready; exec sleep 100"])).unwrap();
+    assert!(matches!(sleeping.next().await, sandbox::Event::Output(..)));
+    sandbox.session().pause().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    sandbox.session().resume().await.unwrap();
+}
