@@ -52,7 +52,7 @@ pub(crate) async fn ask_if_free(
 ) -> Option<Result<Created, CreateError>> {
     let (sender, mut receiver) = oneshot::channel();
     // A copy: the helper's own may be used on other threads meanwhile.
-    let socket = {
+    let (socket, patience) = {
         let mut zygote = helper.try_lock().ok()?;
         // An answer that nobody came for must not keep it busy.
         if !zygote.settle_if_answered() {
@@ -64,8 +64,12 @@ pub(crate) async fn ask_if_free(
         if let Err(error) = begin(&mut zygote, waiter) {
             return Some(Err(error));
         }
-        socket
+        (socket, zygote.patience())
     };
+    // In steps, as the zygote's own client counts: a pause of the whole machine is one of them.
+    let mut steps = tokio::time::interval_at(tokio::time::Instant::now() + STEP, STEP);
+    steps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut waited = std::time::Duration::ZERO;
     loop {
         tokio::select! {
             biased;
@@ -87,9 +91,20 @@ pub(crate) async fn ask_if_free(
                     tokio::task::yield_now().await;
                 }
             }
+            _ = steps.tick() => {
+                waited += STEP;
+                // A thread that holds the helper waits for this answer too, and no longer than we.
+                if waited >= patience && let Ok(mut zygote) = helper.try_lock() {
+                    zygote.give_up();
+                    return Some(Err(CreateError::Silent(patience)));
+                }
+            }
         }
     }
 }
+
+/// The steps in which an answer is waited for.
+const STEP: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Hands on an answer, and whether there was one; `None` where somebody else has the helper.
 fn settle(helper: &Helper) -> Option<bool> {

@@ -103,11 +103,17 @@ impl Network {
 
     /// Ends the network, completes the log and says where the command went.
     pub(super) async fn finish(self, printer: &mut Printer) -> Result<(), NetworkError> {
-        let counters = match self.attachment {
-            // A gateway that is gone has said so already.
-            Some(attachment) => self.gateway.detach(attachment).await.ok(),
-            None => None,
+        let (counters, silent) = match self.attachment {
+            Some(attachment) => match self.gateway.detach(attachment).await {
+                Ok(counters) => (Some(counters), None),
+                // Records may be missing, and nothing else says so.
+                Err(error @ GatewayError::Silent) => (None, Some(NetworkError::Gateway(error))),
+                // A gateway that is gone was reported as a lost capture.
+                Err(_) => (None, None),
+            },
+            None => (None, None),
         };
+        // Ends its process, whatever state that is in.
         drop(self.gateway);
         let Ok(Collected { tally, log }) = self.collecting.await else { return Ok(()) };
         if let Some(line) = tally.line() {
@@ -117,7 +123,7 @@ impl Network {
             let text = format!(": {lost} records came too fast to be kept");
             printer.message(&vec![vec![span(Look::Doubtful, "network"), plain(text)]]);
         }
-        log.map_or(Ok(()), Err)
+        silent.or(log).map_or(Ok(()), Err)
     }
 }
 

@@ -4,11 +4,12 @@ use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 use thiserror::Error;
 
 use super::protocol::{Changed, Network, Reply, Request, Spec, receive, send};
@@ -29,7 +30,37 @@ pub enum CreateError {
     /// The zygote is gone.
     #[error("the helper process that creates sandboxes is gone")]
     Gone(#[source] io::Error),
+    /// The zygote did not answer in time, and was ended with all its sandboxes.
+    #[error("the helper process that creates sandboxes did not answer within {0:?}, and was ended with its sandboxes")]
+    Silent(Duration),
 }
+
+/// Time that the zygote has to answer a request, in steps of [`STEP`].
+fn steps(request: &Request) -> u32 {
+    match request {
+        // With little of a processor, hundreds of processes take a while to end.
+        Request::Destroy { .. } => 45,
+        Request::Create(_)
+        | Request::Prepare { .. }
+        | Request::Forget { .. }
+        | Request::Pause { .. }
+        | Request::Resume { .. }
+        | Request::Archive { .. } => 60,
+        // Very many layers are copied into one.
+        Request::Freeze { .. } => 300,
+    }
+}
+
+/// Waiting is counted in steps instead of by the clock: if runner and zygote are suspended together (a frozen control
+/// group, a stopped virtual machine), that is one step, and not the end of a zygote that could not have answered.
+const STEP: Duration = Duration::from_secs(1);
+/// Time that the zygote has to clean up and exit when its runner leaves, in the same steps.
+const EXIT_STEPS: u32 = 20;
+/// The same for a zygote that was killed.
+const KILLED_STEPS: u32 = 5;
+
+/// File descriptors that a runner needs for one sandbox with its gateway. The zygote's program is kept from 100 on.
+pub const DESCRIPTORS_NEEDED: u64 = 256;
 
 /// A sandbox that was created.
 #[derive(Debug)]
@@ -48,6 +79,8 @@ struct Begun {
     waiter: Waiter,
     /// The sandbox that it makes.
     makes: Option<u32>,
+    /// Time that it may take.
+    steps: u32,
 }
 
 /// A running zygote. Dropping it ends all its sandboxes.
@@ -93,7 +126,7 @@ pub fn spawn_at_3(mut command: Command, control: &OwnedFd) -> io::Result<Child> 
 
 /// How often, and how long, a program that is being written is waited for.
 const BUSY_TRIES: usize = 100;
-const BUSY: std::time::Duration = std::time::Duration::from_millis(2);
+const BUSY: Duration = Duration::from_millis(2);
 
 /// Which session a program that is started is in. The kernel shares its time among sessions, and who waits for somebody of
 /// another session may wait for everybody else.
@@ -140,14 +173,31 @@ pub fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
 }
 
-/// Whether there is something to read, within this time.
-fn can_be_read(socket: &OwnedFd, within: Option<&Timespec>) -> bool {
-    let mut events = [PollFd::new(socket, PollFlags::IN)];
-    // What cannot be asked for is found out by reading.
-    match poll(&mut events, within) {
-        Ok(count) => count > 0,
-        Err(error) => error != rustix::io::Errno::INTR,
+/// Whether a descriptor can be read within this time; an interrupted call begins again.
+fn can_be_read(descriptor: &OwnedFd, within: Duration) -> bool {
+    let within = Timespec {
+        tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(within.subsec_nanos()),
+    };
+    loop {
+        match poll(&mut [PollFd::new(descriptor, PollFlags::IN)], Some(&within)) {
+            Ok(count) => return count > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            // What cannot be asked for is found out by reading.
+            Err(_) => return true,
+        }
     }
+}
+
+/// Waits for a child's end, at most so many steps; whether it has ended.
+fn ends_within(child: &mut Child, steps: u32) -> bool {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    // Not waited for yet, so the number is still its own.
+    let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    if let Some(pidfd) = pidfd {
+        let _ = (0..steps).any(|_| can_be_read(&pidfd, STEP));
+    }
+    matches!(child.try_wait(), Ok(Some(_)) | Err(_))
 }
 
 impl Zygote {
@@ -155,7 +205,12 @@ impl Zygote {
     pub fn start(zygote: &[u8]) -> io::Result<Self> {
         let zygote = sealed("ringfence-zygote", zygote)?;
         // High up: the numbers that the program's own descriptors get must not be its own number.
-        let zygote = rustix::io::fcntl_dupfd_cloexec(&zygote, 100)?;
+        let zygote = rustix::io::fcntl_dupfd_cloexec(&zygote, 100).map_err(|errno| match errno {
+            rustix::io::Errno::INVAL => io::Error::other(format!(
+                "RLIMIT_NOFILE allows too few file descriptors: {DESCRIPTORS_NEEDED} are needed"
+            )),
+            errno => errno.into(),
+        })?;
         let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         // Ours alone: who waits for an answer may do so without a thread.
         rustix::io::ioctl_fionbio(&socket, true)?;
@@ -170,21 +225,27 @@ impl Zygote {
     fn ask(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<Created, CreateError> {
         self.settle();
         send(&self.socket, request, descriptors).map_err(CreateError::Gone)?;
-        self.answer()
+        self.answer(steps(request))
     }
 
     /// Sends a request and leaves the answer to who waits for it.
-    fn begin(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>], begun: Begun) -> Result<(), CreateError> {
+    fn begin(
+        &mut self,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+        waiter: Waiter,
+        makes: Option<u32>,
+    ) -> Result<(), CreateError> {
         self.settle();
         send(&self.socket, request, descriptors).map_err(CreateError::Gone)?;
-        self.begun = Some(begun);
+        self.begun = Some(Begun { waiter, makes, steps: steps(request) });
         Ok(())
     }
 
     /// Waits for the answer to what was begun, if something was, and hands it on.
     fn settle(&mut self) {
-        let Some(Begun { waiter, makes }) = self.begun.take() else { return };
-        let answer = self.answer();
+        let Some(Begun { waiter, makes, steps }) = self.begun.take() else { return };
+        let answer = self.answer(steps);
         let made = makes.filter(|_| answer.is_ok());
         if let (false, Some(id)) = (waiter(answer), made) {
             // Nobody waits for it any more.
@@ -195,7 +256,7 @@ impl Zygote {
     /// Hands on the answer to what was begun, if it is there; whether nothing is left to wait for.
     pub fn settle_if_answered(&mut self) -> bool {
         // An end of the zygote is an answer too.
-        if self.is_busy() && can_be_read(&self.socket, Some(&Timespec::default())) {
+        if self.is_busy() && can_be_read(&self.socket, Duration::ZERO) {
             self.settle();
         }
         !self.is_busy()
@@ -211,9 +272,24 @@ impl Zygote {
         self.socket.as_fd()
     }
 
-    fn answer(&self) -> Result<Created, CreateError> {
+    /// Time that the answer to what was begun may take.
+    pub fn patience(&self) -> Duration {
+        self.begun.as_ref().map_or(Duration::ZERO, |begun| STEP * begun.steps)
+    }
+
+    /// Ends a zygote that does not answer: the kernel ends its sandboxes with it. What was begun has no answer any more.
+    pub fn give_up(&mut self) {
+        self.begun = None;
+        // It may be gone already.
+        let _ = self.child.kill();
+    }
+
+    fn answer(&mut self, steps: u32) -> Result<Created, CreateError> {
         // The socket itself never waits.
-        while !can_be_read(&self.socket, None) {}
+        if !(0..steps).any(|_| can_be_read(&self.socket, STEP)) {
+            self.give_up();
+            return Err(CreateError::Silent(STEP * steps));
+        }
         match receive::<Reply>(&self.socket).map_err(CreateError::Gone)? {
             Some((Reply::Created { pid }, listeners)) => Ok(Created { pid, listeners }),
             Some((Reply::Done, _)) => Ok(Created { pid: 0, listeners: Vec::new() }),
@@ -233,12 +309,12 @@ impl Zygote {
     /// The same without waiting for it.
     pub fn begin_create(&mut self, spec: Spec, control: &OwnedFd, waiter: Waiter) -> Result<(), CreateError> {
         let makes = Some(spec.id);
-        self.begin(&Request::Create(Box::new(spec)), &[control.as_fd()], Begun { waiter, makes })
+        self.begin(&Request::Create(Box::new(spec)), &[control.as_fd()], waiter, makes)
     }
 
     /// As [`Self::destroy`], without waiting for it.
     pub fn begin_destroy(&mut self, id: u32, waiter: Waiter) -> Result<(), CreateError> {
-        self.begin(&Request::Destroy { id }, &[], Begun { waiter, makes: None })
+        self.begin(&Request::Destroy { id }, &[], waiter, None)
     }
 
     /// Ends a sandbox and removes what it was made of.
@@ -301,6 +377,10 @@ impl Drop for Zygote {
     fn drop(&mut self) {
         // The end of the socket is the order to clean up and leave.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-        let _ = self.child.wait();
+        if !ends_within(&mut self.child, EXIT_STEPS) {
+            let _ = self.child.kill();
+            // One that the kernel does not let go is left to it.
+            ends_within(&mut self.child, KILLED_STEPS);
+        }
     }
 }

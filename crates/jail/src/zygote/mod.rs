@@ -24,7 +24,9 @@ mod synthetic;
 
 use std::io;
 
-pub use client::{CreateError, Created, Waiter, Zygote, keep_descriptors_back, raise_descriptor_limit, spawn_at_3};
+pub use client::{
+    CreateError, Created, DESCRIPTORS_NEEDED, Waiter, Zygote, keep_descriptors_back, raise_descriptor_limit, spawn_at_3,
+};
 pub use create::ID_RANGES;
 pub use protocol::{Changed, Image, Mount, Network, Spec};
 pub use serve::main;
