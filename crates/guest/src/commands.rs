@@ -55,6 +55,14 @@ enum Life {
     Told,
 }
 
+/// Whether processes of other commands run beside a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Every process but the guest is of this command, or waits to be of the next one.
+    Alone,
+    Others,
+}
+
 /// What a command's streams are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -148,9 +156,12 @@ impl Command {
     }
 
     /// Ends the tree; `outcome` is what the host is told.
-    pub(crate) fn kill(&mut self, outcome: Outcome) {
+    pub(crate) fn kill(&mut self, outcome: Outcome, company: Company) {
         if !self.keeper_gone {
-            tree::kill(self.keeper);
+            let all_killed = company == Company::Alone && tree::kill_all();
+            if !all_killed {
+                tree::kill(self.keeper);
+            }
         }
         if self.life == Life::Running {
             self.life = Life::Dying;
@@ -163,7 +174,7 @@ impl Command {
     pub(crate) fn serve(
         &mut self,
         outbox: &mut Outbox,
-        settled: bool,
+        (settled, company): (bool, Company),
         buffer: &mut [MaybeUninit<u8>],
     ) -> Result<(), Failure> {
         self.write_input(outbox);
@@ -173,9 +184,9 @@ impl Command {
             return Ok(());
         }
         if self.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
-            self.kill(Outcome::TimedOut);
+            self.kill(Outcome::TimedOut, company);
         }
-        let drained = self.read_outputs(outbox, buffer);
+        let drained = self.read_outputs(outbox, company, buffer);
         let gone = self.life != Life::Dying || (self.keeper_gone && settled);
         if let (Some(outcome), true, true) = (self.outcome, drained, gone) {
             outbox.in_order(&Guest::Ended { id: self.id, outcome });
@@ -252,7 +263,7 @@ impl Command {
     }
 
     /// Reads what is there and may be sent; true when nothing is left that must be sent before the end.
-    fn read_outputs(&mut self, outbox: &mut Outbox, buffer: &mut [MaybeUninit<u8>]) -> bool {
+    fn read_outputs(&mut self, outbox: &mut Outbox, company: Company, buffer: &mut [MaybeUninit<u8>]) -> bool {
         let mut drained = true;
         let mut exceeded = None;
         for output in &mut self.outputs {
@@ -283,7 +294,7 @@ impl Command {
             }
         }
         if let (Some(stream), None) = (exceeded, self.outcome) {
-            self.kill(Outcome::OutputLimit(stream));
+            self.kill(Outcome::OutputLimit(stream), company);
             return true;
         }
         drained || matches!(self.outcome, Some(Outcome::OutputLimit(_)))

@@ -13,7 +13,7 @@ use wire::{
     Attempt, Decoder, DialFailure, Exec, Guest, Host, MAX_CHUNK, Outcome, PROTOCOL_VERSION, User, Within, WriteMode,
 };
 
-use crate::commands::Command;
+use crate::commands::{Command, Company};
 use crate::failure::Failure;
 use crate::files::{self, Reading, Writing};
 use crate::links::{Broken, Link};
@@ -116,7 +116,7 @@ impl Server {
             return;
         }
         for command in self.commands.values_mut() {
-            command.kill(Outcome::Killed);
+            command.kill(Outcome::Killed, Company::Others);
         }
         tree::kill_orphans(&BTreeSet::new());
     }
@@ -319,8 +319,10 @@ impl Server {
     }
 
     fn kill(&mut self, id: u32) {
+        let company = self.company();
         if let Some(command) = self.commands.get_mut(&id) {
-            command.kill(Outcome::Killed);
+            command.kill(Outcome::Killed, company);
+            self.forget_spare(company);
         }
         self.readings.remove(&id);
         self.writings.remove(&id);
@@ -450,11 +452,30 @@ impl Server {
         result
     }
 
+    /// Whether the only command is the only one whose processes are there.
+    fn company(&self) -> Company {
+        let mut commands = self.commands.values();
+        let (Some(only), None) = (commands.next(), commands.next()) else { return Company::Others };
+        let is_own = |keeper: i32| {
+            let known = [Some(only.keeper), self.spare.as_ref().map(Spare::keeper)];
+            known.into_iter().flatten().any(|known| known.as_raw_nonzero().get() == keeper)
+        };
+        if self.keepers.iter().all(|&keeper| is_own(keeper)) { Company::Alone } else { Company::Others }
+    }
+
+    /// The spare keeper was killed along with everything else.
+    fn forget_spare(&mut self, company: Company) {
+        if company == Company::Alone && self.spare.take().is_some() {
+            self.wants_spare = true;
+        }
+    }
+
     fn serve(&mut self) -> Result<(), Stop> {
         self.reap();
+        let (company, was_killing) = (self.company(), self.is_killing());
         let Self { outbox, commands, readings, links, relay, ready, orphans, buffer, .. } = self;
         commands.retain(|&id, command| {
-            if let Err(Failure { kind, message }) = command.serve(outbox, !*orphans, buffer) {
+            if let Err(Failure { kind, message }) = command.serve(outbox, (!*orphans, company), buffer) {
                 outbox.in_order(&Guest::Failed { id, kind, message });
                 return false;
             }
@@ -481,10 +502,14 @@ impl Server {
                 }
             }
         });
-        match relay {
+        let relayed = match relay {
             Some(relay) if !outbox.is_full() => relay.serve(links, outbox),
             _ => Ok(()),
+        };
+        if !was_killing && self.is_killing() {
+            self.forget_spare(company);
         }
+        relayed
     }
 
     /// Reaps keepers that ended, and ends orphans of keepers that were killed.

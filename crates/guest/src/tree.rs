@@ -5,8 +5,13 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::pause::signal_all;
+
 /// How often the tree is looked at before it is killed as it is.
 const PASSES: usize = 64;
+/// Where more processes than this run, all of them are stopped by one call before the tree is looked at: among hundreds
+/// that want the processor, the guest would be starved while it reads /proc.
+const CROWD: usize = 64;
 
 /// Every process and its parent.
 fn parents() -> BTreeMap<i32, i32> {
@@ -52,9 +57,23 @@ pub(crate) fn kill(keeper: Pid) {
     end(&BTreeSet::from([keeper.as_raw_nonzero().get()]));
 }
 
+/// Ends every process but the guest in one step that no fork escapes and that a fork bomb cannot slow down. Whether that
+/// could be done: only the first process of a namespace knows that all others are its own.
+pub(crate) fn kill_all() -> bool {
+    signal_all(Signal::KILL).is_ok()
+}
+
+/// Whether more processes run here than can be looked at one by one without being starved.
+fn is_crowded() -> bool {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok())).count() > CROWD
+}
+
 /// Ends whole trees. A stopped process cannot fork, so all are stopped until a look finds nothing new; only then are they
 /// killed. What a fork bomb made meanwhile comes to the guest as an orphan and is ended in the next round.
 fn end(roots: &BTreeSet<i32>) {
+    // Other commands stand still for as long. A process of theirs that was stopped before goes on afterwards.
+    let all_stopped = is_crowded() && signal_all(Signal::STOP).is_ok();
     let mut stopped = BTreeSet::new();
     for _ in 0..PASSES {
         let found = trees(roots, &parents());
@@ -70,6 +89,9 @@ fn end(roots: &BTreeSet<i32>) {
     // By a fresh look: a number that was seen before may be another's by now.
     for pid in trees(roots, &parents()) {
         signal(pid, Signal::KILL);
+    }
+    if all_stopped {
+        let _ = signal_all(Signal::CONT);
     }
 }
 

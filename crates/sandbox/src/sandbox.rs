@@ -13,8 +13,9 @@ use crate::operation::{Event, Running};
 use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
 
-/// How much longer than its timeout a command may take before the sandbox is taken for dead.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that the guest has to end a command's processes after its timeout. A workload that starves the guest makes this
+/// slow; a sandbox in which it takes longer is lost.
+const KILL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why a sandbox could not be started. Whose fault: the provider's, unless it says otherwise.
 #[derive(Debug, Error)]
@@ -188,7 +189,7 @@ impl Sandbox {
         if overflow == Overflow::Kill {
             exec.max_output = Some(u64::try_from(limit).unwrap_or(u64::MAX));
         }
-        let patience = exec.timeout_ms.map(|millis| Duration::from_millis(millis) + PATIENCE);
+        let patience = exec.timeout_ms.map(|millis| Duration::from_millis(millis).saturating_add(KILL_TIMEOUT));
         let mut running = self.start(exec)?;
         let stdin = running.input();
         let feed = async {
@@ -198,21 +199,13 @@ impl Sandbox {
             }
             std::future::pending().await
         };
+        let (mut out, mut err) = (Tail::new(limit), Tail::new(limit));
         let collect = async {
-            let (mut out, mut err) = (Tail::new(limit), Tail::new(limit));
             loop {
                 match running.next().await {
                     Event::Output(Stream::Out, bytes) => out.push(&bytes),
                     Event::Output(Stream::Err, bytes) => err.push(&bytes),
-                    Event::Ended(outcome) => {
-                        let truncated = out.truncated || err.truncated;
-                        return Ok(Completed {
-                            outcome,
-                            stdout: out.bytes.into(),
-                            stderr: err.bytes.into(),
-                            truncated,
-                        });
-                    }
+                    Event::Ended(outcome) => return Ok(outcome),
                     Event::Gone(error) => return Err(error),
                     _ => return Err(SessionError::Died("its guest answered a command with something else".into())),
                 }
@@ -224,13 +217,20 @@ impl Sandbox {
                 never = feed => never,
             }
         };
-        match patience {
-            None => both.await,
-            Some(patience) => match tokio::time::timeout(patience, both).await {
-                Ok(completed) => completed,
-                Err(_) => Err(SessionError::Died("its guest did not end a command whose time was up".into())),
-            },
-        }
+        let outcome = match patience {
+            None => both.await?,
+            Some(patience) => {
+                if let Ok(ended) = tokio::time::timeout(patience, both).await {
+                    ended?
+                } else {
+                    // The command's end is its timeout. What is left of it makes the sandbox useless for the next one.
+                    self.session.give_up("its guest did not end a command whose time was up");
+                    Outcome::TimedOut
+                }
+            }
+        };
+        let truncated = out.truncated || err.truncated;
+        Ok(Completed { outcome, stdout: out.bytes.into(), stderr: err.bytes.into(), truncated })
     }
 
     /// Reads a regular file of at most `limit` bytes.

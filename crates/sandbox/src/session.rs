@@ -288,6 +288,11 @@ impl Session {
         self.shared.table().dead.is_none()
     }
 
+    /// Ends the session with this reason: nothing more can be done in the sandbox. Its holder ends it from outside.
+    pub(crate) fn give_up(&self, reason: &str) {
+        self.shared.die(reason);
+    }
+
     /// Asks the guest to end. The stream ends soon after.
     pub fn shutdown(&self) {
         self.shared.send(Host::Shutdown);
