@@ -41,8 +41,12 @@ fn main() -> ExitCode {
     let mut printer = Printer::new(arguments.json);
     let exit = commands::run(arguments.command, &mut printer);
     match (exit, printer.written()) {
-        (Exit::Done, Written::Failed) => Exit::Failed.into(),
-        // Whoever closed the pipe has seen enough; what was refused stays refused.
-        (exit, Written::All | Written::PipeClosed | Written::Failed) => exit.into(),
+        (exit, Written::Failed(why)) => {
+            let message = vec![span(Look::Bad, "error"), plain(format!(": cannot write the output: {why}"))];
+            printer.message(&vec![message]);
+            if exit == Exit::Done { Exit::Failed.into() } else { exit.into() }
+        }
+        // A reader that closes the pipe has seen enough; what was refused stays refused.
+        (exit, Written::All | Written::PipeClosed) => exit.into(),
     }
 }

@@ -1,6 +1,8 @@
 //! What a panic says, without secrets: whatever went wrong, a key is not in the message.
 
+use std::cell::Cell;
 use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use log::Redactor;
@@ -10,9 +12,26 @@ use crate::printer;
 /// What must not be said. Filled before anything runs that knows it.
 static KNOWN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+thread_local! {
+    /// Whether a panic of this thread is handled by its caller.
+    static EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls a function of a library that panics on an error of the system; `None` where it did. Nothing is printed.
+pub(crate) fn silently<T>(call: impl FnOnce() -> T) -> Option<T> {
+    EXPECTED.set(true);
+    // What the call has changed is given up with it.
+    let result = catch_unwind(AssertUnwindSafe(call));
+    EXPECTED.set(false);
+    result.ok()
+}
+
 /// Has panics speak through us.
 pub(crate) fn install() {
     std::panic::set_hook(Box::new(|panic| {
+        if EXPECTED.get() {
+            return;
+        }
         // Nobody is left who could be told that this failed.
         let _ = writeln!(std::io::stderr(), "{}", told(&panic.to_string()));
     }));
@@ -41,6 +60,13 @@ fn told(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expected_panic_is_a_value() {
+        assert_eq!(silently(|| 1), Some(1));
+        assert_eq!(silently(|| std::panic::resume_unwind(Box::new("no thread"))), None::<()>);
+        assert!(!EXPECTED.get());
+    }
 
     #[test]
     fn a_panic_says_no_secret_and_nothing_to_a_terminal() {

@@ -47,13 +47,13 @@ pub(crate) struct Printer {
 }
 
 /// Whether everything that was printed has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Written {
     All,
-    /// Somebody closed the pipe that we write to.
+    /// The reader closed the pipe that we write to.
     PipeClosed,
-    /// The disk is full, or worse.
-    Failed,
+    /// The disk is full, or worse: the system's words.
+    Failed(String),
 }
 
 impl Printer {
@@ -68,7 +68,7 @@ impl Printer {
 
     /// Whether everything that was printed has arrived.
     pub(crate) fn written(&self) -> Written {
-        self.written
+        self.written.clone()
     }
 
     /// Data for people.
@@ -100,7 +100,7 @@ impl Printer {
     fn note(&mut self, result: &io::Result<()>) {
         match result {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.written = Written::PipeClosed,
-            Err(_) => self.written = Written::Failed,
+            Err(error) => self.written = Written::Failed(error.to_string()),
             Ok(()) => {}
         }
     }

@@ -354,3 +354,108 @@ fn the_readers_end_ends_the_command() {
     drop(child.stdout.take());
     wait_until("it goes on", Duration::from_secs(5), || child.try_wait().unwrap().is_some());
 }
+
+/// Runs with a limit of the shell's `ulimit`.
+fn limited(limit: &str, arguments: &[&str]) -> (i32, String) {
+    let runner = ringfence(arguments);
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("ulimit {limit} || exit 99; exec \"$@\""), "bash"]);
+    command.arg(runner.get_program()).args(runner.get_args()).env("RUST_BACKTRACE", "0");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn too_few_descriptors_are_named_with_the_number_that_is_needed() {
+    let (code, err) = limited("-n 64", &["--", "true"]);
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("RLIMIT_NOFILE allows 64") && err.contains("256") && err.contains("hint"), "{err}");
+    let (code, err) = limited("-S -n 64", &["--", "true"]);
+    assert_eq!(code, 0, "a soft limit is raised: {err}");
+}
+
+#[test]
+fn too_few_processes_are_an_error_and_not_a_panic() {
+    if is_root() {
+        // The limit does not hold for root.
+        return;
+    }
+    for most in [1, 2, 4, 6, 8, 12, 16, 20] {
+        let start = Instant::now();
+        let (code, err) = limited(&format!("-u {most}"), &["--", "true"]);
+        assert!(!err.contains("panic"), "{most}: {err}");
+        assert_eq!(code, 4, "{most}: {err}");
+        assert!(err.contains("RLIMIT_NPROC"), "{most}: {err}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{most}: {err}");
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_command_and_is_an_error() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let spam = "while :; do echo x; echo y >&2; done";
+    let output = ringfence(&["--", "sh", "-c", spam]).stdin(Stdio::null()).stdout(full()).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("cannot write to standard output") && err.contains("No space left"), "{err}");
+    // Nothing can be said, so the code alone must.
+    let output = ringfence(&["--", "sh", "-c", spam]).stdin(Stdio::null()).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    if is_root() {
+        let script = "mount -t tmpfs -o size=64k none /mnt && exec \"$@\" > /mnt/out";
+        let runner = ringfence(&["--", "sh", "-c", spam]);
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(runner.get_program()).args(runner.get_args());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_starved_guest_does_not_turn_a_timeout_into_a_dead_sandbox() {
+    if !is_root() {
+        // Nothing bounds processes here: such a bomb would be the machine's.
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let document = directory.path().join("slow.yaml");
+    // A tenth of a processor for 300 processes that never wait: as slow as a machine gets.
+    std::fs::write(&document, "profile: T0.H1.N2\nlimits: {cpu: 0.1, pids: 300, memory: 512MiB}\n").unwrap();
+    for bomb in ["while (1) { fork }", "use POSIX; while (1) { if (!fork) { POSIX::setsid } }"] {
+        let start = Instant::now();
+        let arguments = ["--profile", document.to_str().unwrap(), "--timeout", "2s", "--", "perl", "-e", bomb];
+        let (code, _, err) = run(&arguments, "");
+        assert_eq!(code, 124, "{bomb}: {err}");
+        assert!(start.elapsed() < Duration::from_secs(40), "{bomb}: {:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn stopped_helpers_do_not_keep_the_runner() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let pid = |pid: u32| Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let marker = 800_000 + std::process::id();
+    let mut interrupted = start_sleeping(marker);
+    let mut timed_out = Runner(
+        ringfence(&["--timeout", "4s", "--", "sh", "-c", &format!("echo ready; sleep {marker}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(timed_out.0.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    for runner in [&interrupted, &timed_out] {
+        let helpers = ["ringfence-zygote", "ringfence-gateway"].map(|name| helpers_of(runner.0.id(), name));
+        assert!(helpers.iter().all(|found| found.len() == 1), "{helpers:?}");
+        for helper in helpers.into_iter().flatten() {
+            kill_process(pid(helper), Signal::STOP).unwrap();
+        }
+    }
+    kill_process(pid(interrupted.0.id()), Signal::INT).unwrap();
+    for runner in [&mut interrupted, &mut timed_out] {
+        wait_until("the runner goes on", Duration::from_secs(90), || runner.0.try_wait().unwrap().is_some());
+        assert_eq!(runner.0.wait().unwrap().code(), Some(4), "a helper that does not answer is the provider's failure");
+    }
+    wait_until("processes are left", Duration::from_secs(5), || processes(&format!("sleep\0{marker}")) == 0);
+}

@@ -25,6 +25,8 @@ use crate::services::Reach;
 pub(crate) const PROCESS: &str = "ringfence-gateway";
 /// Who has nothing on a Linux system.
 const NOBODY: u32 = 65_534;
+/// Worker threads.
+const WORKERS: usize = 2;
 /// Records that wait for the runner.
 const RECORDS: usize = 4096;
 
@@ -48,8 +50,24 @@ fn serve() -> std::io::Result<()> {
     let _ = rustix::process::setsid();
     let stream = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
     give_up_rights()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // tokio panics where it cannot start a worker, and the runner would only learn that we are gone.
+    if let Err(error) = sandbox::check_tasks(WORKERS) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), |why| format!("{error}: {why}"));
+        return runtime.block_on(refuse(stream, why));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
     runtime.block_on(work(stream))
+}
+
+/// Tells the runner why there is no gateway.
+async fn refuse(stream: OwnedFd, why: String) -> std::io::Result<()> {
+    let stream = std::os::unix::net::UnixStream::from(stream);
+    stream.set_nonblocking(true)?;
+    let stream = UnixStream::from_std(stream)?;
+    // An end with something unread would be an error to the runner, which could hide the answer.
+    let _: Option<(ToGateway, _)> = Inbox::default().receive(&stream).await?;
+    send(&stream, &FromGateway::Failed(why), &[]).await
 }
 
 /// While there is one thread: ids are a thread's.

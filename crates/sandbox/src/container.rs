@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jail::cgroups::Limits;
-use jail::zygote::{CreateError, Created, Image, Mount, Network, RELAY_TCP, RELAY_UDP, Spec, raise_descriptor_limit};
+use jail::zygote::{CreateError, Created, Image, Mount, Network, RELAY_TCP, RELAY_UDP, Spec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
 use crate::helpers::{Helper, Helpers, Wanted, ask_if_free, lock};
 use crate::relay::Relay;
+use crate::resources::check_descriptors;
 use crate::sandbox::{Backing, Sandbox, StartError, Stopping};
 use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
@@ -111,7 +112,7 @@ impl Containers {
     /// `run` is part of the names of control groups: unique on this machine. Raises this process' soft limit of
     /// descriptors to the hard one.
     pub fn start(run: impl Into<String>) -> Result<Self, StartError> {
-        raise_descriptor_limit();
+        check_descriptors()?;
         let helpers = Arc::new(Helpers::start()?);
         Ok(Self { helpers, next: Arc::new(AtomicU32::new(1)), run: run.into() })
     }

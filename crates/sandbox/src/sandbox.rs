@@ -10,6 +10,7 @@ use wire::{Entry, Exec, Host, MAX_FRAME, Outcome, Stat, Stream, WriteMode};
 
 use crate::connection::{Connection, DialError};
 use crate::operation::{Event, Running};
+use crate::resources::ResourceError;
 use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
 
@@ -23,6 +24,9 @@ pub enum StartError {
     /// The helper process could not be started.
     #[error("cannot start the helper process that creates sandboxes")]
     Helper(#[source] io::Error),
+    /// A limit of this process is too low.
+    #[error(transparent)]
+    Resources(#[from] ResourceError),
     /// The kernel refused.
     #[error("cannot create a sandbox")]
     Create(#[from] jail::zygote::CreateError),

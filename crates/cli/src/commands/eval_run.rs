@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::ask::Terminal;
 use super::eval_display::{Board, Lane};
 use super::eval_prepare::Ready;
+use super::runtime::{self, Workers};
 
 /// What became of one evaluation.
 pub(super) struct Ended {
@@ -40,7 +41,7 @@ pub(super) fn all(
     most: usize,
     done: &mut dyn FnMut(usize, &Outcome),
 ) -> Result<Vec<Ended>, StartError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Helper)?;
+    let runtime = runtime::start(Workers::PerProcessor)?;
     let mut ended: Vec<Ended> = ready
         .iter()
         .map(|Ready { job, .. }| Ended {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use profile::{Cause, Plan, Unmet};
-use sandbox::StartError;
 use serde_json::{Value, json};
 use verify::{Conclusion, Report, Speed, Subject, Verdict};
 
 use super::eval_obstacle::Obstacle;
 use super::eval_prepare::Ready;
+use super::runtime::{self, Workers};
 use super::verify as command;
 use crate::eval_args::Verify;
 use crate::exit::Exit;
@@ -60,8 +60,7 @@ pub(super) fn all(ready: &mut [Ready], printer: &mut Printer) -> Result<(), Exit
 }
 
 fn prove(subject: Subject, speed: Speed, printer: &mut Printer) -> Result<Report, Exit> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)).report(printer))?;
+    let runtime = runtime::start(Workers::Fixed(2)).map_err(|error| Obstacle::Start(error).report(printer))?;
     let report = runtime.block_on(verify::verify(subject, speed, Arc::new(|_, _| {})));
     runtime.shutdown_background();
     let report = report.map_err(|error| {

@@ -30,6 +30,7 @@ mod retry;
 mod retry_consent;
 mod run;
 mod run_services;
+mod runtime;
 mod sandboxes;
 mod sandboxes_docker;
 mod score;
@@ -57,6 +58,19 @@ use crate::printer::Printer;
 
 /// Runs one command to its exit code.
 pub(crate) fn run(command: Command, printer: &mut Printer) -> Exit {
+    // Before the host is looked at: that takes threads too, and a probe without one looks like a host that cannot.
+    let starts_sandboxes = matches!(
+        command,
+        Command::Run(_)
+            | Command::Eval(_)
+            | Command::EvalRetry(_)
+            | Command::EvalSet(_)
+            | Command::Verify(_)
+            | Command::Serve(_)
+    );
+    if starts_sandboxes && let Err(error) = sandbox::check_resources() {
+        return run::failed(&sandbox::StartError::from(error), Exit::Provider, printer);
+    }
     match command {
         Command::Profile(ProfileCommand::List) => list::list(printer),
         Command::Profile(ProfileCommand::Explain { profile, any_host, overrides, explain_config }) => {

@@ -14,8 +14,10 @@ use stack::StackError;
 use super::container::Found;
 use super::images;
 use super::network::{Network, NetworkError};
+use super::runtime::Workers;
 use super::services::Services;
-use super::{container, docker, env_file, exec, grants, input, plan, run_services, snapshots, stream};
+use super::stream::StreamError;
+use super::{container, docker, env_file, exec, grants, input, plan, run_services, runtime, snapshots, stream};
 use crate::args::{CaptureBy, RunArguments};
 use crate::exit::Exit;
 use crate::printer::{Look, Page, Printer, plain, span};
@@ -24,7 +26,7 @@ use crate::printer::{Look, Page, Printer, plain, span};
 pub(super) enum Obstacle {
     Plan(plan::Obstacle),
     Start(StartError),
-    Session(SessionError),
+    Stream(StreamError),
     Network(NetworkError),
     Image(ImageError),
     Services(StackError),
@@ -38,8 +40,7 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 
 pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|prepared| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
+        let runtime = runtime::start(Workers::Fixed(1)).map_err(Obstacle::Start)?;
         let Prepared { request, plan, image, services } = &prepared;
         let ended = match services {
             Some(services) => runtime.block_on(run_services::execute(arguments, (request, plan), services, printer)),
@@ -58,7 +59,7 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
         }
         Err(Obstacle::Plan(obstacle)) => plan::report(&obstacle, printer),
         Err(Obstacle::Start(error)) => failed(&error, Exit::Provider, printer),
-        Err(Obstacle::Session(error)) => failed(&error, exit_of(&error), printer),
+        Err(Obstacle::Stream(error)) => failed(&error, error.exit(), printer),
         Err(Obstacle::Network(error)) => failed(&error, error.exit(), printer),
         Err(Obstacle::Image(error)) => images::failed(&error, printer),
         Err(Obstacle::Services(error)) => failed(&error, Exit::Provider, printer),
@@ -76,17 +77,26 @@ pub(super) fn exit_of(error: &SessionError) -> Exit {
 }
 
 pub(super) fn failed(error: &(dyn Error + 'static), exit: Exit, printer: &mut Printer) -> Exit {
+    printer.message(&vec![vec![span(Look::Bad, "error"), plain(format!(": {}", chain(error)))]]);
+    let of_resources = match error.downcast_ref() {
+        Some(StartError::Resources(error)) => Some(error.hint().to_owned()),
+        _ => None,
+    };
+    if let Some(hint) = of_resources.or_else(|| of_a_daemon(error)?.hint()) {
+        printer.message(&vec![vec![span(Look::Faint, "  hint"), plain(format!(": {hint}"))]]);
+    }
+    exit
+}
+
+/// An error and its causes, in one line.
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
         source = cause.source();
     }
-    printer.message(&vec![vec![span(Look::Bad, "error"), plain(format!(": {text}"))]]);
-    if let Some(hint) = of_a_daemon(error).and_then(::docker::DockerError::hint) {
-        printer.message(&vec![vec![span(Look::Faint, "  hint"), plain(format!(": {hint}"))]]);
-    }
-    exit
+    text
 }
 
 fn of_a_daemon<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a ::docker::DockerError> {
@@ -234,7 +244,7 @@ async fn execute(
     let beginning = snapshots::beginning(reference, image);
     let shared = share(&sandbox, run, &about, &beginning);
     let ended = tokio::select! {
-        ended = stream::to_the_end(&sandbox, exec) => ended.map_err(Obstacle::Session),
+        ended = stream::to_the_end(&sandbox, exec) => ended.map_err(Obstacle::Stream),
         error = Network::lost(&mut network) => Err(Obstacle::Network(error)),
     };
     let stopped = match (&arguments.save_as, &ended) {

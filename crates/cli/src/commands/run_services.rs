@@ -76,7 +76,7 @@ async fn beside(
     let exec = exec::exec(arguments, &request.document, plan, &services.config());
     let ended = match running.default() {
         Some(sandbox) => tokio::select! {
-            ended = stream::to_the_end(sandbox, exec) => ended.map_err(Obstacle::Session),
+            ended = stream::to_the_end(sandbox, exec) => ended.map_err(Obstacle::Stream),
             error = Network::loss(&mut lost) => Err(Obstacle::Network(error)),
         },
         None => Err(Obstacle::Services(StackError::Unknown { service: running.default_name().to_owned() })),

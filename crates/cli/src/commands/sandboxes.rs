@@ -4,8 +4,9 @@ use profile::Provider;
 use sandbox::{Exec, Run, Sandbox, User, runs};
 use serde_json::json;
 
-use super::run::{exit_of, failed};
-use super::{sandboxes_docker, snapshots, stream, terminal};
+use super::run::{chain, failed};
+use super::runtime::Workers;
+use super::{runtime, sandboxes_docker, snapshots, stream, terminal};
 use crate::args::SandboxCommand;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -42,7 +43,7 @@ pub(super) fn run(command: SandboxCommand, printer: &mut Printer) -> Exit {
                 max_output: None,
             };
             join(&runs, &name, printer, |sandbox| async move {
-                stream::to_the_end(&sandbox, exec).await.map_err(|error| (exit_of(&error), error.to_string()))
+                stream::to_the_end(&sandbox, exec).await.map_err(|error| (error.exit(), chain(&error)))
             })
             .unwrap_or_else(|exit| exit)
         }
@@ -94,7 +95,7 @@ where
         ]);
         return Err(Exit::Input);
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+    let runtime = match runtime::start(Workers::Fixed(1)) {
         Ok(runtime) => runtime,
         Err(error) => return Err(failed(&error, Exit::Provider, printer)),
     };

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::eval_obstacle::Obstacle;
 use super::eval_prepare::names_a_key;
 use super::receipts::Signer;
+use super::runtime::{self, Workers};
 use super::trust::Trusting;
 use super::{plan, score_line};
 use crate::args::{ScoreAction, ScoreArguments};
@@ -102,7 +103,7 @@ fn scored(
     let redactor = Redactor::new(own.chain(prepared.secrets()).chain(signer.secret()), log::redact::KEYS);
     let (receipt, max_samples) = (signer.expectation(), arguments.max_samples);
     let how = Rescore { output, format, author: author(), redactor, receipt, vouched, max_samples };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime::start(Workers::PerProcessor);
     let runtime = runtime.map_err(|error| wrong(error.to_string(), "this host gives no threads"))?;
     runtime.block_on(eval::rescore(prepared, how))
 }

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::grants;
 use super::run::failed;
+use super::runtime::{self, Workers};
 use super::serve_workshop::Bench;
 use crate::exit::Exit;
 use crate::printer::{Look, Printer, plain, span};
@@ -30,8 +31,7 @@ pub(super) fn run(arguments: &ServeArguments, printer: &mut Printer) -> Exit {
         Ok(grants) => grants,
         Err(problems) => return super::plan::report(&problems.into(), printer),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = match runtime {
+    let runtime = match runtime::start(Workers::Fixed(2)) {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error, Exit::Provider, printer),
     };

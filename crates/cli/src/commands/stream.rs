@@ -1,31 +1,55 @@
 //! A command's streams to and from ours, until it ends.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use sandbox::{Event, Exec, Outcome, Running, Sandbox, SessionError, Stream};
+use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
-use super::run::TIMED_OUT;
+use super::run::{TIMED_OUT, exit_of};
 use super::terminal::{self, Raw};
 use crate::exit::Exit;
 
-/// How much longer than its timeout a command may take before the sandbox is taken for dead.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that the guest has to end a command's processes after its timeout or after our kill. The caller then ends the
+/// whole sandbox from outside, so that a workload that starves the guest cannot change how the command is reported.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs `exec` with our own streams as its own.
-pub(super) async fn to_the_end(sandbox: &Sandbox, exec: Exec) -> Result<Exit, SessionError> {
+/// Why a command's streams were not carried to its end.
+#[derive(Debug, Error)]
+pub(super) enum StreamError {
+    /// The sandbox failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Our own output cannot be written: the disk is full, for example.
+    #[error("cannot write to {stream}; the command was ended")]
+    Output { stream: &'static str, source: io::Error },
+}
+
+impl StreamError {
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Session(error) => exit_of(error),
+            Self::Output { .. } => Exit::Failed,
+        }
+    }
+}
+
+/// Runs `exec` with our own streams as its own. The caller must end the sandbox afterwards where `exec` has a timeout:
+/// processes that the guest could not end in time may still be there.
+pub(super) async fn to_the_end(sandbox: &Sandbox, exec: Exec) -> Result<Exit, StreamError> {
     // Held while the command has our terminal; restores it afterwards.
     let raw = exec.pty.is_some().then(Raw::enter).flatten();
-    // The guest ends the command in time; if it cannot, because the workload starves it, we do not wait for it.
-    let patience =
-        exec.timeout_ms.map_or(Duration::MAX, |millis| Duration::from_millis(millis).saturating_add(PATIENCE));
+    let deadline =
+        exec.timeout_ms.map_or(Duration::MAX, |millis| Duration::from_millis(millis).saturating_add(KILL_TIMEOUT));
     let mut running = sandbox.start(exec)?;
     let feeding = tokio::spawn(feed(running.input()));
-    let result = match tokio::time::timeout(patience, pump(&mut running, raw.is_some())).await {
+    let result = match tokio::time::timeout(deadline, pump(&mut running, raw.is_some())).await {
         Ok(result) => result,
-        Err(_) => Err(SessionError::Died("its guest did not end a command whose time was up".into())),
+        // The cause is the timeout, whatever keeps the guest from ending the processes.
+        Err(_) => Ok(TIMED_OUT),
     };
     feeding.abort();
     result
@@ -46,42 +70,105 @@ async fn feed(input: sandbox::Input) {
     input.end().await;
 }
 
-async fn pump(running: &mut Running, has_terminal: bool) -> Result<Exit, SessionError> {
+async fn pump(running: &mut Running, has_terminal: bool) -> Result<Exit, StreamError> {
     let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
-    let mut clean_out = Cleaner::new(!has_terminal && std::io::stdout().is_terminal());
-    let mut clean_err = Cleaner::new(!has_terminal && std::io::stderr().is_terminal());
+    let mut clean_out = Cleaner::new(!has_terminal && io::stdout().is_terminal());
+    let mut clean_err = Cleaner::new(!has_terminal && io::stderr().is_terminal());
     let mut signals = Signals::new();
-    let mut interrupted = false;
+    let mut killed: Option<Killed> = None;
     loop {
+        let kill_deadline = killed.as_ref().map(|killed| killed.deadline);
         tokio::select! {
             event = running.next() => match event {
-                Event::Output(Stream::Out, bytes) => {
-                    // Whoever closed the pipe has seen enough: the command ends as in a shell's pipeline.
-                    if write(&mut stdout, &clean_out.clean(bytes)).await.is_err() {
-                        running.kill();
-                    }
+                Event::Output(stream, bytes) => {
+                    let written = match stream {
+                        _ if killed.as_ref().is_some_and(|killed| killed.why.closes(stream)) => Ok(()),
+                        Stream::Out => write(&mut stdout, &clean_out.clean(bytes)).await,
+                        Stream::Err => write(&mut stderr, &clean_err.clean(bytes)).await,
+                    };
+                    let why = match (written, stream) {
+                        (Ok(()), _) => continue,
+                        (Err(error), Stream::Out) if error.kind() == io::ErrorKind::BrokenPipe => Why::ReaderGone,
+                        // Messages that no process reads are not worth the command.
+                        (Err(error), Stream::Err) if error.kind() == io::ErrorKind::BrokenPipe => continue,
+                        (Err(error), stream) => Why::Unwritable(stream, error),
+                    };
+                    running.kill();
+                    killed.get_or_insert(Killed::new(why));
                 }
-                Event::Output(Stream::Err, bytes) => {
-                    let _ = write(&mut stderr, &clean_err.clean(bytes)).await;
+                Event::Ended(outcome) => return killed.map_or_else(|| Ok(exit(outcome)), |killed| killed.why.exit()),
+                Event::Gone(error) => return Err(error.into()),
+                _ => {
+                    let why = "its guest answered a command with something else";
+                    return Err(SessionError::Died(why.into()).into());
                 }
-                Event::Ended(_) if interrupted => return Ok(Exit::Interrupted),
-                Event::Ended(outcome) => return Ok(exit(outcome)),
-                Event::Gone(error) => return Err(error),
-                _ => return Err(SessionError::Died("its guest answered a command with something else".into())),
             },
             signal = signals.next() => match signal {
                 Arrived::End => {
-                    interrupted = true;
                     running.kill();
+                    killed.get_or_insert(Killed::new(Why::Interrupted));
                 }
                 Arrived::Resize if has_terminal => running.resize(terminal::size()),
                 Arrived::Resize => {}
             },
+            () = until(kill_deadline) => {
+                return killed.map_or(Ok(Exit::Interrupted), |killed| killed.why.exit());
+            }
         }
     }
 }
 
-async fn write(to: &mut (impl tokio::io::AsyncWrite + Unpin), bytes: &[u8]) -> std::io::Result<()> {
+/// A command that we ended, and until when the guest has to confirm that.
+struct Killed {
+    why: Why,
+    deadline: Instant,
+}
+
+impl Killed {
+    fn new(why: Why) -> Self {
+        Self { why, deadline: Instant::now() + KILL_TIMEOUT }
+    }
+}
+
+/// Why we ended the command.
+enum Why {
+    Interrupted,
+    /// Our standard output is a pipe that its reader has closed: the command ends as in a shell's pipeline.
+    ReaderGone,
+    Unwritable(Stream, io::Error),
+}
+
+impl Why {
+    /// Whether nothing more is written to this stream.
+    fn closes(&self, stream: Stream) -> bool {
+        match self {
+            Self::Interrupted => false,
+            Self::ReaderGone => stream == Stream::Out,
+            Self::Unwritable(failed, _) => *failed == stream,
+        }
+    }
+
+    fn exit(self) -> Result<Exit, StreamError> {
+        match self {
+            Self::Interrupted => Ok(Exit::Interrupted),
+            Self::ReaderGone => Ok(Exit::Done),
+            Self::Unwritable(stream, source) => {
+                let stream = if stream == Stream::Out { "standard output" } else { "standard error" };
+                Err(StreamError::Output { stream, source })
+            }
+        }
+    }
+}
+
+/// Resolves at `deadline`; without one, never.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn write(to: &mut (impl tokio::io::AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     to.write_all(bytes).await?;
     to.flush().await
 }
@@ -92,8 +179,8 @@ fn exit(outcome: Outcome) -> Exit {
         Outcome::Exited(value) => code(value),
         Outcome::Signalled(signal) => code(128 + signal),
         Outcome::TimedOut => TIMED_OUT,
-        // Only ended by us: the reader of our output is gone.
-        Outcome::Killed | Outcome::OutputLimit(_) => Exit::Done,
+        // Only ended by another client of the same sandbox: we have not asked for it.
+        Outcome::Killed | Outcome::OutputLimit(_) => code(128 + 9),
     }
 }
 

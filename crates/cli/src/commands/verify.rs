@@ -14,6 +14,7 @@ use sandbox::StartError;
 use verify::{Conclusion, Report, Speed, Subject, Verdict, VerifyError};
 
 use super::container::Found;
+use super::runtime::{self, Workers};
 use super::services::Services;
 use super::{container, docker, grants, images, input, plan};
 use crate::args::ProveArguments;
@@ -36,8 +37,7 @@ impl<E: Into<plan::Obstacle>> From<E> for Obstacle {
 
 pub(super) fn run(arguments: &ProveArguments, printer: &mut Printer) -> Exit {
     let result = prepare(arguments).and_then(|(subjects, image)| {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.map_err(|error| Obstacle::Start(StartError::Helper(error)))?;
+        let runtime = runtime::start(Workers::Fixed(2)).map_err(Obstacle::Start)?;
         let speed = if arguments.fast { Speed::Fast } else { Speed::Full };
         let bar = bar();
         let shown = bar.clone();
