@@ -24,7 +24,7 @@ use rustix::mount::{
 use super::home::{Home, MASK, Rights, SYNTHETIC, WORKSHOP};
 use super::inside::Nodes;
 use super::protocol::{Image, Mount, Network, Spec};
-use super::shield::{self, Cover};
+use super::shield::{self, Cover, Obstacle};
 use super::snapshot::{Frozen, Writable};
 use super::{During as _, Trouble, devices, synthetic};
 use crate::capture::NAME_SERVER;
@@ -119,21 +119,28 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     let mapped = map_writable(home, &bench.path, userns).during("mapping the writable layer")?;
     let mut workshop = Layers { bench, home, userns, owner, mapped, network: spec.network };
     let mut tree = Tree::new();
-    let covers = match &shield {
+    let unwanted =
+        mutated(Mutation::HostMount).then(|| Mount { source: "/tmp".into(), target: "/tmp".into(), writable: true });
+    let wanted = spec.mounts.iter().chain(&unwanted);
+    let sources = wanted.map(|mount| Ok((mount, detached(Path::new(&mount.source), true)?)));
+    let sources: Vec<_> = sources.collect::<io::Result<_>>().during("opening a mount's source")?;
+    let (covers, obstacles) = match &shield {
         Some(tools) => {
-            shield::covers(&root_layers(&image, tools), has_host(&image), home_rights).during("shielding")?
+            let (before, left) = (root_layers(&image, tools), root_layers(&image, &below));
+            let covers = shield::covers(&before, &left, has_host(&image), home_rights).during("shielding")?;
+            (covers, obstacles(&left, &sources, home_rights).during("shielding")?)
         }
-        None => Vec::new(),
+        None => (Vec::new(), Vec::new()),
     };
-    tree.push((String::new(), workshop.overlay("root", &root_layers(&image, &below), &covers)?));
+    tree.push((String::new(), workshop.overlay("root", &root_layers(&image, &below), (&covers, &obstacles))?));
     for (name, cover) in &covers {
         if let Cover::Directory(layers) = cover {
-            tree.push(((*name).into(), workshop.overlay(name, layers, &[])?));
+            tree.push(((*name).into(), workshop.overlay(name, layers, (&[], &[]))?));
         }
     }
     if has_host(&image) {
         let programs = usr_layers(&image, shield.as_deref().unwrap_or(&below));
-        tree.push(("usr".into(), workshop.overlay("usr", &programs, &[])?));
+        tree.push(("usr".into(), workshop.overlay("usr", &programs, (&[], &[]))?));
         for name in workshop.home.host_image.iter().flat_map(|image| image.program_directories.clone()) {
             let programs = detached(&Path::new("/").join(name), false).during("showing the host's programs")?;
             syscalls::mount_setattr(&programs, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, None, false)
@@ -144,10 +151,7 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     if workshop.home.nodes == Nodes::Given {
         tree.push(("dev".into(), devices::with_nodes(owner).during("making /dev")?));
     }
-    let unwanted =
-        mutated(Mutation::HostMount).then(|| Mount { source: "/tmp".into(), target: "/tmp".into(), writable: true });
-    for wanted in spec.mounts.iter().chain(&unwanted) {
-        let shown = detached(Path::new(&wanted.source), true).during("opening a mount's source")?;
+    for (wanted, shown) in sources {
         let set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | if wanted.writable { 0 } else { MOUNT_ATTR_RDONLY };
         syscalls::mount_setattr(&shown, set, None, true).during("restricting a mount")?;
         if home_maps_ids(workshop.home) {
@@ -159,6 +163,17 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     }
     let writable = Writable { bench: workshop.bench, mapped, image, below };
     Ok(Built { tree, writable })
+}
+
+/// Whatever in the layers is in the way of these mounts.
+fn obstacles(left: &[PathBuf], mounts: &[(&Mount, OwnedFd)], rights: Rights) -> io::Result<Vec<Obstacle>> {
+    let mut found = Vec::new();
+    // In those of programs and settings there is nothing of the agent's.
+    for (mount, source) in mounts.iter().filter(|(mount, _)| !shield::is_system(&mount.target)) {
+        let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(source)?.st_mode);
+        found.extend(shield::obstacle(left, &mount.target, !kind.is_dir(), rights)?);
+    }
+    Ok(found)
 }
 
 /// Whether the host's programs lie below everything.
@@ -243,8 +258,13 @@ struct Layers<'a> {
 
 impl Layers<'_> {
     /// An overlay with these directories below, the top one first, and an empty layer of the sandbox's own above.
-    /// What `covers` says lies in that layer from the start.
-    fn overlay(&mut self, name: &str, layers: &[PathBuf], covers: &[(&str, Cover)]) -> Result<OwnedFd, Trouble> {
+    /// What `covers` says lies in that layer from the start, and something to mount on in the place of each obstacle.
+    fn overlay(
+        &mut self,
+        name: &str,
+        layers: &[PathBuf],
+        (covers, obstacles): (&[(&str, Cover)], &[Obstacle]),
+    ) -> Result<OwnedFd, Trouble> {
         let directory = self.bench.path.join(name);
         let place = |part: &str| directory.join(part);
         fs::create_dir(&directory).during("making a layer")?;
@@ -266,6 +286,10 @@ impl Layers<'_> {
                 .put(&place("upper").join(name))
                 .and_then(|made| if made { self.give(&place("upper").join(name)) } else { Ok(()) })
                 .during("shielding")?;
+        }
+        for obstacle in obstacles {
+            let made = obstacle.cover(&place("upper")).during("shielding")?;
+            made.iter().try_for_each(|path| self.give(path)).during("shielding")?;
         }
         let idmap = home_maps_ids(self.home).then_some(self.userns);
         let mut lowers = Vec::new();

@@ -30,6 +30,7 @@ pub use client::{
 pub use create::ID_RANGES;
 pub use protocol::{Changed, Image, Mount, Network, Spec};
 pub use serve::main;
+pub use shield::{SEARCHED_ABOVE, is_system};
 
 pub use crate::capture::{RELAY_TCP, RELAY_UDP};
 
