@@ -11,12 +11,14 @@ use serde_json::json;
 use crate::journal::{Journal, now};
 use crate::place::{Place, Places, Watched};
 use crate::sample::Shared;
-use crate::score::{self, Panel};
+use crate::score::{self, Panel, SHELL, Shell};
 use crate::solve::{State, Stop};
 use crate::task::{FileContent, Sample, Scorer, of_service};
 
 /// How long a setup script may take.
 const SETUP: Duration = Duration::from_mins(5);
+/// What a script's sandbox may take to be made and ended, beside the script itself.
+const TIDYING_UP: Duration = Duration::from_secs(30);
 /// The most that is kept of what a setup script says.
 const SAID: usize = 64 << 10;
 
@@ -52,30 +54,35 @@ pub(crate) async fn set_up(
             completed: Some(now()),
         });
     }
-    let Some(script) = &sample.setup else {
-        if places.is_untouched(&place).map_err(text)? {
-            places.advance(&place, Phase::Agent, journal).await.map_err(text)?;
-        } else {
-            places.clear(&mut place, Phase::Agent, journal).await.map_err(text)?;
+    if let Some(script) = &sample.setup {
+        let (sandbox, networks) = place.parts();
+        if let Err(why) = watched(networks, run_setup(sandbox, script, journal)).await {
+            let _ = places.leave(place, journal).await;
+            return Err(why);
         }
-        return Ok((place, None));
-    };
-    let (sandbox, networks) = place.parts();
-    if let Err(why) = watched(networks, run_setup(sandbox, script, journal)).await {
-        let _ = places.leave(place, journal).await;
-        return Err(why);
     }
-    if places.clears_up() {
+    // The scorer has programs and settings from before the agent, with what the task itself puts there.
+    let has_system_files = sample.files.keys().any(|path| sandbox::is_system(of_service(path).1));
+    if places.has_snapshots() && (sample.setup.is_some() || has_system_files) {
+        let prepared = places.freeze(place, journal).await.map_err(text)?;
+        let place = places.enter(Phase::Agent, name, Some(&prepared), System::AsLeft, journal).await.map_err(text)?;
+        return Ok((place, Some(prepared)));
+    }
+    if sample.setup.is_none() && places.is_untouched(&place).map_err(text)? {
+        places.advance(&place, Phase::Agent, journal).await.map_err(text)?;
+    } else if sample.setup.is_none() || places.clears_up() {
         places.clear(&mut place, Phase::Agent, journal).await.map_err(text)?;
-        return Ok((place, None));
-    }
-    if !places.has_snapshots() {
+    } else {
         journal.info(json!({"kind": "phase", "note": "a local process has no phases: what setup started lives on"}));
-        return Ok((place, None));
     }
-    let prepared = places.freeze(place, journal).await.map_err(text)?;
-    let place = places.enter(Phase::Agent, name, Some(&prepared), System::AsLeft, journal).await.map_err(text)?;
-    Ok((place, Some(prepared)))
+    place.shell = shell_of(places, &place).await;
+    Ok((place, None))
+}
+
+/// Whether there is a shell that the agent could take away from the scorer.
+async fn shell_of(places: &Places, place: &Place) -> Shell {
+    let is_there = places.clears_up() && matches!(place.sandbox.stat(SHELL).await, Ok(Some(_)));
+    if is_there { Shell::WasThere } else { Shell::Untouched }
 }
 
 /// Does something in a place, unless nothing watches its network any more: then whatever it came to counts for nothing.
@@ -113,6 +120,21 @@ async fn run_setup(sandbox: &Sandbox, script: &str, journal: &Journal) -> Result
         completed: Some(now()),
     });
     if code == 0 { Ok(()) } else { Err(format!("the setup script failed ({:?}): {said}", completed.outcome)) }
+}
+
+/// How long a score script may take: never longer than a sample.
+fn script_time(shared: &Shared, stated: u64) -> Duration {
+    Duration::from_millis(stated.min(shared.plan.limits.time.amount.0))
+}
+
+/// How long judging may take: a sample's time once more for models, and beside it the time of each script. A script that
+/// takes longer is ended by its own time, and is a wrong answer; what takes longer than all of them is an error.
+pub(crate) fn judging_time(shared: &Shared) -> Duration {
+    let scripts = shared.task.scorers.iter().map(|scorer| match scorer {
+        Scorer::Script { timeout, .. } => script_time(shared, *timeout) + TIDYING_UP,
+        _ => Duration::ZERO,
+    });
+    Duration::from_millis(shared.plan.limits.time.amount.0) + scripts.sum::<Duration>()
 }
 
 /// The score phase. A sample that failed is not judged; its place is left all the same.
@@ -164,7 +186,7 @@ pub(crate) async fn score_all(
                     Some(place) => place,
                     None => places.enter(Phase::Score, name, scene.as_ref(), system, journal).await.map_err(text)?,
                 };
-                let timeout = Duration::from_millis(*timeout);
+                let (timeout, script) = (script_time(shared, *timeout), (script.as_str(), place.shell));
                 let (sandbox, networks) = place.parts();
                 let judged = watched(networks, score::by_script(sandbox, script, timeout, sample, state)).await;
                 if places.clears_up() && judged.is_ok() {

@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::approval::Gate;
 use crate::journal::Journal;
 use crate::network::{Network, Served, Services, totals};
+use crate::score::Shell;
 
 /// Why there is no place to work in.
 #[derive(Debug, Error)]
@@ -88,6 +89,8 @@ pub(crate) struct Place {
     served: Option<Served>,
     /// The services that it is one of; they hold it, and what is above is a second hold on the default one.
     services: Option<Running<Served>>,
+    /// Whether a scorer in the same sandbox could have its shell taken away.
+    pub(crate) shell: Shell,
     _slot: Option<OwnedSemaphorePermit>,
 }
 
@@ -185,7 +188,7 @@ impl Places {
             begun["name"] = name.into();
         }
         journal.info(begun);
-        Ok(Place { sandbox, served, services: None, _slot: slot })
+        Ok(Place { sandbox, served, services: None, shell: Shell::Untouched, _slot: slot })
     }
 
     async fn serve(
@@ -223,7 +226,7 @@ impl Places {
         let missing = || StackError::Unknown { service: running.default_name().to_owned() };
         let sandbox = running.default().ok_or_else(missing)?.hold();
         journal.info(json!({"kind": "sandbox", "action": "start", "phase": phase.name()}));
-        Ok(Place { sandbox, served: None, services: Some(running), _slot: slot })
+        Ok(Place { sandbox, served: None, services: Some(running), shell: Shell::Untouched, _slot: slot })
     }
 
     fn lines<'a>(&self, stacked: &'a Stacked, sample: &str, journal: &'a Journal) -> Services<'a> {

@@ -16,7 +16,7 @@ use crate::budget::Budget;
 use crate::display::Counters;
 use crate::journal::{Journal, now, profile_data, unique};
 use crate::model::Models;
-use crate::phases::{score_all, set_up};
+use crate::phases::{judging_time, score_all, set_up};
 use crate::place::{Place, Places, Watched};
 use crate::provider_tools;
 use crate::run::{EvalFailure, Surroundings};
@@ -266,7 +266,6 @@ async fn live(
     journal: &Journal,
 ) -> (Option<Stop>, BTreeMap<String, Score>) {
     let name = format!("{}-{epoch}", sample.id);
-    let time = Duration::from_millis(shared.plan.limits.time.amount.0);
     let places = shared.places.as_ref().filter(|_| needs_place(&shared.task, &shared.plan, &shared.granted, sample));
     let (mut place, mut prepared) = (None, None);
     let mut stop = match places {
@@ -304,7 +303,8 @@ async fn live(
     // Programs and settings are those from before the agent: it cannot judge itself.
     let system = prepared.map_or(System::OfImage, System::Of);
     let judging = score_all(shared, (sample, epoch), &name, state, journal, (place, system), failed);
-    // Judging has the time of a sample once more; what has failed is only tidied up.
+    // What has failed is only tidied up.
+    let time = judging_time(shared);
     let judged = tokio::select! {
         biased;
         judged = tokio::time::timeout(time, judging) => judged.unwrap_or_else(|_| {

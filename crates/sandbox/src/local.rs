@@ -1,7 +1,7 @@
 //! H0: a process on this machine, without isolation. The guest runs as an ordinary program in a directory of its own.
 
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -14,6 +14,8 @@ use crate::session::Session;
 
 struct Process {
     child: Child,
+    /// Its directory, by a path without links.
+    path: PathBuf,
     /// Removed when the sandbox ends.
     _directory: TempDir,
 }
@@ -30,6 +32,10 @@ impl Backing for Process {
         self.child.kill().map_err(StartError::Helper)?;
         self.child.wait().map(|_| ()).map_err(StartError::Helper)
     }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
 }
 
 /// Starts a local sandbox: commands run as the caller, in a fresh directory, with nothing of the caller's environment.
@@ -44,7 +50,8 @@ pub async fn start_local() -> Result<Sandbox, StartError> {
 pub async fn start_local_by(command: impl FnOnce(&Path) -> Command) -> Result<Sandbox, StartError> {
     let (child, directory, ours) = launch(command).map_err(StartError::Helper)?;
     let program = directory.path().join(PROGRAM);
-    let mut process = Process { child, _directory: directory };
+    let path = directory.path().canonicalize().unwrap_or_else(|_| directory.path().to_owned());
+    let mut process = Process { child, path, _directory: directory };
     match Session::open(ours).await {
         Ok(session) => {
             // It runs; nobody needs to find it.

@@ -100,6 +100,11 @@ pub trait Backing: Send + Sync {
         None
     }
 
+    /// The host directory that a sandbox without isolation works in; it is new, and removed with the sandbox.
+    fn directory(&self) -> Option<&std::path::Path> {
+        None
+    }
+
     /// Ends it and keeps its files.
     fn freeze(&mut self) -> Result<Snapshot, StartError> {
         Err(StartError::NoFiles)
@@ -164,6 +169,11 @@ impl Sandbox {
     /// What whoever provides it calls it, where that can be looked up from outside.
     pub fn name(&self) -> Option<&str> {
         self.backing.as_ref()?.name()
+    }
+
+    /// The host directory that a sandbox without isolation works in; `None` where it has a root of its own.
+    pub fn directory(&self) -> Option<&std::path::Path> {
+        self.backing.as_ref()?.directory()
     }
 
     /// The conversation with its guest.

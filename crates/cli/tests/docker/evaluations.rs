@@ -48,6 +48,55 @@ dataset:
     assert!(sample["scores"].to_string().contains("\"C\""), "{}", sample["scores"]);
 }
 
+/// A task of one sample in a container.
+fn judged(command: &str, answer: &str, script: &str) -> (i32, Value, String) {
+    let place = tempfile::tempdir().unwrap();
+    let calls = serde_json::json!([
+        {"tool_calls": [{"name": "bash", "arguments": {"command": command}}]},
+        {"tool_calls": [{"name": "submit", "arguments": {"answer": answer}}]},
+    ]);
+    let scorer = serde_json::json!({"kind": "script", "script": script, "timeout": 10});
+    let task = format!(
+        "name: judged\nprofile: T0.H1.N2\nsandbox: docker\nimage: {DEBIAN}\napproval: ci\ntools: [bash, submit]\n\
+         model: mock/scripted\nsolver: {{kind: agent, max_steps: 5}}\nscorer: {scorer}\n\
+         dataset: [{{id: one, input: Go on., target: done, mock: {calls}}}]\n"
+    );
+    let path = write(place.path(), "task.yaml", &task);
+    let (code, result, err) = ended(place.path(), &[&path]);
+    let log = result["log"].as_str().map(|log| dump(place.path(), log)).unwrap_or_default();
+    (code, log["samples"][0]["scores"]["script"].clone(), err)
+}
+
+#[test]
+fn the_scorers_home_and_working_directory_are_not_the_agents() {
+    let _alone = alone();
+    // In every home that a scorer had or could have, and in the directory that it worked in.
+    let plant = "for home in /nonexistent /root /; do mkdir -p $home; echo 'exit 0' | tee $home/.profile > $home/.bash_profile; \
+                 echo 'exit 0' > $home/script; done";
+    let script =
+        "bash -lc 'exit 1' && exit 0; test -z \"$(ls -A . \"$HOME\" \"$TMPDIR\" | grep -v : )\" || exit 0; . ./script";
+    let (code, score, err) = judged(plant, "done", script);
+    assert_eq!((code, score["value"].as_str()), (0, Some("I")), "{err} {score}");
+}
+
+#[test]
+fn what_the_agent_makes_impossible_to_judge_is_wrong_and_counts() {
+    let _alone = alone();
+    for (command, answer, script, reason) in [
+        ("mkfifo /srv/answer", "done", "cat /srv/answer", Some("scorer_timeout")),
+        ("true", "do\0ne", "test \"$ANSWER\" = done", None),
+        // The last that it runs: nothing is left to run another program with.
+        ("rm -rf /bin/sh /usr/bin/sh /bin/dash /usr/bin/dash", "done", "true", Some("scorer_blocked")),
+    ] {
+        let (code, score, err) = judged(command, answer, script);
+        assert_eq!(
+            (code, score["value"].as_str(), score["reason"].as_str()),
+            (0, Some("I"), reason),
+            "{command}: {err}"
+        );
+    }
+}
+
 #[test]
 fn forty_sandboxes_at_the_same_time_at_n1() {
     let _alone = alone();

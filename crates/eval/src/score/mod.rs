@@ -1,7 +1,7 @@
 //! How an answer is judged, and what all judgements come to.
 //!
 //! Pure: `text.rs`, `words.rs`, `number.rs` judge words, `grade.rs` reads what graders say, `reduce.rs`, `metrics.rs` and
-//! `results.rs` make numbers of scores. `script.rs` and `graders.rs` ask a sandbox and models.
+//! `results.rs` make numbers of scores. `script.rs` (with `room.rs`) and `graders.rs` ask a sandbox and models.
 
 mod bootstrap;
 mod describe;
@@ -11,6 +11,7 @@ mod metrics;
 mod number;
 mod reduce;
 mod results;
+mod room;
 mod script;
 mod text;
 mod words;
@@ -25,7 +26,7 @@ pub(crate) use describe::{described, described_as, names, names_beside};
 pub(crate) use graders::Panel;
 pub(crate) use metrics::group_name;
 pub(crate) use results::{Judged, reductions, results, scores};
-pub(crate) use script::by_script;
+pub(crate) use script::{SHELL, Shell, by_script};
 
 /// The reason of a score that is none because graders gave none.
 pub(crate) const GRADER_FAILED: &str = "grader_failed";

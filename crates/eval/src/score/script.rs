@@ -1,53 +1,102 @@
 //! Judging by a script, in the sandbox.
+//!
+//! What the agent or its answer makes impossible is a wrong answer with a reason, and counts. Only what the provider or the
+//! task is to blame for fails the sample.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use log::event::Score;
-use sandbox::{Exec, Outcome, Overflow, Sandbox, User};
+use sandbox::{Exec, FailureKind, Outcome, Overflow, Sandbox, SessionError, User};
 use serde_json::{Map, Value};
 
+use super::room::{NoRoom, Room};
 use crate::solve::State;
 use crate::task::Sample;
 
 /// The most that is read of what a script says.
 const SAID: usize = 1 << 20;
-/// What a script finds set; nothing that the agent could have written is looked up by it.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The most characters of it that are kept.
+const KEPT: usize = 2000;
+/// The shell that runs scripts.
+pub(crate) const SHELL: &str = "/bin/sh";
+
+/// Reasons of scores that the agent or its answer made impossible to give.
+mod reason {
+    /// The script did not end in time.
+    pub(super) const TIMEOUT: &str = "scorer_timeout";
+    /// The script was ended by a signal, for one because memory ran out.
+    pub(super) const KILLED: &str = "scorer_killed";
+    /// The script could not be started on what was left.
+    pub(super) const BLOCKED: &str = "scorer_blocked";
+}
+
+/// Whether a shell could be started before the agent worked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shell {
+    /// It is the one from before the agent, or it is not known.
+    Untouched,
+    /// It was there, in a sandbox that the agent then changed.
+    WasThere,
+}
 
 /// Judges by a script, in the sandbox of the score phase.
 pub(crate) async fn by_script(
     sandbox: &Sandbox,
-    script: &str,
+    (script, shell): (&str, Shell),
     timeout: Duration,
     sample: &Sample,
     state: &State,
 ) -> Result<Score, String> {
-    let answer = state.completion().to_owned();
+    let answer = state.completion();
+    let wrong = |reason: &str, said: String| Score {
+        value: Value::from("I"),
+        answer: Some(answer.to_owned()),
+        explanation: Some(said.chars().take(KEPT).collect()),
+        reason: Some(reason.to_owned()),
+        metadata: Some(Map::new()),
+    };
+    let room = match Room::make(sandbox, answer, &sample.target.join("\n")).await {
+        Ok(room) => room,
+        Err(NoRoom::Agent(why)) => return Ok(wrong(reason::BLOCKED, why)),
+        Err(NoRoom::Failed(why)) => return Err(why),
+    };
     let exec = Exec {
-        argv: ["/bin/sh", "-euc", script].map(str::to_owned).to_vec(),
-        env: vec![
-            ("PATH".into(), PATH.into()),
-            ("HOME".into(), "/nonexistent".into()),
-            ("LANG".into(), "C.UTF-8".into()),
-            ("ANSWER".into(), answer.clone()),
-            ("TARGET".into(), sample.target.join("\n")),
-        ],
-        cwd: Some("/".into()),
+        argv: [SHELL, "-euc", script].map(str::to_owned).to_vec(),
+        env: room.environment(),
+        cwd: Some(room.work()),
         user: User::Default,
         pty: None,
         timeout_ms: Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
         max_output: None,
     };
-    let completed = sandbox.exec(exec, b"", SAID, Overflow::KeepTail).await.map_err(|error| error.to_string())?;
+    let began = Instant::now();
+    let completed = match sandbox.exec(exec, b"", SAID, Overflow::KeepTail).await {
+        Ok(completed) => completed,
+        // A sandbox so busy that its guest cannot end the script in time.
+        Err(SessionError::Died(why)) if began.elapsed() >= timeout => return Ok(wrong(reason::TIMEOUT, why)),
+        // A script that is too long for any shell is the task's own fault.
+        Err(SessionError::Failed { kind, message }) if shell == Shell::WasThere && kind != FailureKind::TooLarge => {
+            return Ok(wrong(reason::BLOCKED, format!("the script cannot be started any more: {message}")));
+        }
+        Err(error) => return Err(error.to_string()),
+    };
     let said = String::from_utf8_lossy(&completed.stdout).into_owned();
     let number = said.lines().next_back().and_then(|line| line.trim().parse::<f64>().ok()).filter(|n| n.is_finite());
     let errors = String::from_utf8_lossy(&completed.stderr).into_owned();
-    let explanation = Some(format!("{said}{errors}").chars().take(2000).collect());
+    let said = format!("{}{said}{errors}", room.note().unwrap_or_default());
     let value = match (completed.outcome, number) {
         (Outcome::Exited(0), Some(number)) => Value::from(number),
         (Outcome::Exited(0), None) => Value::from("C"),
         (Outcome::Exited(_), _) => Value::from("I"),
+        (Outcome::TimedOut, _) => {
+            let why = format!("the script did not end within {} s\n{said}", timeout.as_secs_f64());
+            return Ok(wrong(reason::TIMEOUT, why));
+        }
+        (Outcome::Signalled(signal), _) => {
+            return Ok(wrong(reason::KILLED, format!("the script was ended by signal {signal}\n{said}")));
+        }
         (other, _) => return Err(format!("the scoring script did not end by itself: {other:?}")),
     };
-    Ok(Score { value, answer: Some(answer), explanation, reason: None, metadata: Some(Map::new()) })
+    let explanation = Some(said.chars().take(KEPT).collect());
+    Ok(Score { value, answer: Some(answer.to_owned()), explanation, reason: None, metadata: Some(Map::new()) })
 }

@@ -129,7 +129,8 @@ fn docker() -> [Residual; 6] {
         residual("no_second_fence", "without Landlock the mount namespace is the only fence around files"),
         residual(
             "programs_as_left",
-            "all phases share one container: the scorer uses programs and settings as the agent left them",
+            "all phases share one container: the scorer has a home and a working directory of its own, and programs and settings as \
+             the agent left them, so an agent can change its own score",
         ),
         residual(
             "engine_paths_shown",
