@@ -365,3 +365,29 @@ fn a_grader_elsewhere_judges_a_log_and_its_key_is_nowhere() {
     assert_eq!(role_events(sample(&log, "a/b")).len(), 1);
     assert!(log["stats"]["role_usage"]["grader"].is_object(), "{}", log["stats"]);
 }
+
+#[test]
+fn an_answer_too_long_for_its_grader_is_wrong_and_a_question_too_long_is_not() {
+    let place = tempfile::tempdir().unwrap();
+    let api = Api::OpenAi;
+    let too_long =
+        json!({"error": {"message": "too long", "code": "context_length_exceeded", "type": "invalid_request_error"}});
+    let huge = "x".repeat(20_000);
+    for (input, answer, value, reason) in
+        [("q", huge.as_str(), "I", "answer_too_long"), (huge.as_str(), "a", "N", "grader_failed")]
+    {
+        let fake = Fake::start(api, [Next::Status(400, Vec::new(), too_long.clone())]);
+        let task = format!(
+            "name: long\nprofile: T2.H1.N2\nmock: [{{text: {answer}}}]\nscorer: model_graded_qa\n\
+             model_roles: {{grader: openai/test}}\ndataset: [{{id: one, input: {input}, target: t}}]\n"
+        );
+        let (key, base) = api.variables();
+        let mut command = common::evaluation::eval(place.path(), &[&write(place.path(), "task.yaml", &task)]);
+        let output = command.env(key, KEY).env(base, fake.base(api)).output().unwrap();
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{messages}"));
+        let log = dump(place.path(), result["log"].as_str().unwrap_or_else(|| panic!("{result}")));
+        let score = &sample(&log, "one")["scores"]["model_graded_qa"];
+        assert_eq!((&score["value"], &score["reason"]), (&json!(value), &json!(reason)), "{result} {score}");
+    }
+}

@@ -7,7 +7,7 @@ use log::message::ChatMessage;
 use serde_json::{Map, Value, json};
 
 use super::grade::{self, Material};
-use super::{GRADER_FAILED, scored};
+use super::{ANSWER_TOO_LONG, GRADER_FAILED, scored};
 use crate::budget::Budget;
 use crate::display::Counters;
 use crate::journal::Journal;
@@ -54,20 +54,26 @@ impl<'a> Panel<'a> {
                 metadata: &self.sample.metadata,
             },
         );
+        // What the judged model wrote of it. An answer must not get out of being judged by its length.
+        let written = state.completion().len() + if graded.include_history { question.len() } else { 0 };
+        let is_mostly_written = written.saturating_mul(2) > prompt.len();
         let asked = [ChatMessage::user(prompt)];
-        let mut opinions = Vec::new();
+        let (mut opinions, mut is_too_long) = (Vec::new(), false);
         for key in self.gather(&graded.graders)? {
             let Some(speaker) = self.speakers.get(&key) else { continue };
             let (grade, said) = match speaker.ask(&asked, &[], spent).await {
                 Ok(output) => (grade::read(graded, &output.completion), output.completion),
                 // What is too long for a grader cannot be judged by it.
-                Err(Stop::Limit { message, .. }) => (None, message),
+                Err(Stop::Limit { message, .. }) => {
+                    is_too_long = is_mostly_written;
+                    (None, message)
+                }
                 Err(stop) => return Err(stop),
             };
             let said = said.chars().take(REPEATED).collect();
             opinions.push(Opinion { model: speaker.voice.name().to_owned(), grade, said });
         }
-        Ok(score(graded, state.completion(), &opinions))
+        Ok(score(graded, state.completion(), &opinions, is_too_long))
     }
 
     /// The keys of those who are to be asked, in their order.
@@ -124,7 +130,7 @@ fn question(input: &Input) -> String {
     }
 }
 
-fn score(graded: &Graded, answer: &str, opinions: &[Opinion]) -> Score {
+fn score(graded: &Graded, answer: &str, opinions: &[Opinion], is_too_long: bool) -> Score {
     let votes: Vec<Option<Value>> = opinions.iter().map(|opinion| opinion.grade.clone()).collect();
     let value = grade::count(graded.vote, &votes);
     let explanation = match (opinions, &value) {
@@ -139,6 +145,9 @@ fn score(graded: &Graded, answer: &str, opinions: &[Opinion]) -> Score {
     let metadata: Map<String, Value> = [("graders".to_owned(), Value::Array(graders))].into_iter().collect();
     let judged = match value {
         Some(value) => scored(value, Some(answer.to_owned())),
+        None if is_too_long => {
+            Score { reason: Some(ANSWER_TOO_LONG.into()), ..scored(Value::from("I"), Some(answer.to_owned())) }
+        }
         None => Score { reason: Some(GRADER_FAILED.into()), ..scored(Value::from("N"), Some(answer.to_owned())) },
     };
     Score { explanation: Some(explanation), metadata: Some(metadata), ..judged }

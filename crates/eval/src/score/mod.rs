@@ -30,6 +30,8 @@ pub(crate) use script::{SHELL, Shell, by_script};
 
 /// The reason of a score that is none because graders gave none.
 pub(crate) const GRADER_FAILED: &str = "grader_failed";
+/// The reason of a score that is wrong because the answer is longer than graders take.
+const ANSWER_TOO_LONG: &str = "answer_too_long";
 
 /// What a score is worth: as Inspect has it.
 pub(crate) fn worth(value: &Value) -> f64 {
