@@ -290,6 +290,37 @@ fn what_the_profile_does_not_grant_is_refused_before_anything_starts() {
 }
 
 #[test]
+fn files_of_a_task_in_what_its_agent_may_write_to_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(place.path().join("shared/below")).unwrap();
+    std::fs::create_dir(place.path().join("out")).unwrap();
+    std::fs::write(place.path().join("shared/below/note"), "words").unwrap();
+    std::fs::write(place.path().join("shared/questions.jsonl"), "{\"input\": \"q\", \"target\": \"t\"}\n").unwrap();
+    let text = |mount: &str, dataset: &str| {
+        let mount = place.path().join(mount).display().to_string();
+        format!(
+            "name: files\nprofile: T0.H1.N2\napproval: ci\ntools: [bash, submit]\nmock: [t]\nsolver: generate\nscorer: includes\n\
+             mounts: ['{mount}']\ndataset: {dataset}\n"
+        )
+    };
+    let sample = "[{input: q, target: t, files: {/srv/note: {file: shared/below/note}}}]";
+    for (mount, dataset, named) in [
+        ("shared:/shared:rw", sample, "shared/below/note"),
+        ("shared/below/note:/note:rw", sample, "shared/below/note"),
+        ("shared:/shared:rw", "shared/questions.jsonl", "shared/questions.jsonl"),
+        (".:/all:rw", "[{input: q, target: t}]", "task.yaml"),
+    ] {
+        let (code, said, err) = ended(place.path(), &[&task(place.path(), &text(mount, dataset))]);
+        let said = format!("{said}{err}");
+        assert!(code == 3 && said.contains("lies in the writable mount") && said.contains(named), "{mount}: {said}");
+    }
+    for mount in ["shared:/shared", "out:/out:rw"] {
+        let (code, _, err) = ended(place.path(), &[&task(place.path(), &text(mount, sample))]);
+        assert_eq!(code, 0, "{mount}: {err}");
+    }
+}
+
+#[test]
 fn limits_end_a_sample_and_it_is_scored() {
     let place = tempfile::tempdir().unwrap();
     let text = shell_task(&["sleep 60"], "includes")

@@ -13,7 +13,7 @@ use crate::place::{Place, Places, Watched};
 use crate::sample::Shared;
 use crate::score::{self, Panel, SHELL, Shell};
 use crate::solve::{State, Stop};
-use crate::task::{FileContent, Sample, Scorer, of_service};
+use crate::task::{FileContent, HostFile, Sample, Scorer, of_service};
 
 /// How long a setup script may take.
 const SETUP: Duration = Duration::from_mins(5);
@@ -35,7 +35,7 @@ pub(crate) async fn set_up(
     for (path, content) in &sample.files {
         let bytes = match content {
             FileContent::Text(text) => text.clone().into_bytes(),
-            FileContent::Host(file) => std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?,
+            FileContent::Host(file) => read(file.clone()).await?,
         };
         let (service, inside) = of_service(path);
         let Some(sandbox) = place.sandbox_of(service) else {
@@ -77,6 +77,13 @@ pub(crate) async fn set_up(
     }
     place.shell = shell_of(places, &place).await;
     Ok((place, None))
+}
+
+/// A file of the task's, which must be the one that was there when the task was read.
+async fn read(file: HostFile) -> Result<Vec<u8>, String> {
+    let name = file.relative().display().to_string();
+    let read = tokio::task::spawn_blocking(move || file.read()).await.map_err(std::io::Error::other);
+    read.and_then(|bytes| bytes).map_err(|error| format!("`{name}` cannot be read: {error}"))
 }
 
 /// Whether there is a shell that the agent could take away from the scorer.

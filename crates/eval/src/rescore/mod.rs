@@ -193,6 +193,7 @@ fn task(scoring: Scoring, epochs: Epochs, before: &Before) -> Option<Task> {
         metadata: Map::new(),
         parameters: BTreeMap::new(),
         sources: Sources::default(),
+        included: Vec::new(),
     })
 }
 

@@ -1,15 +1,20 @@
 //! Files beside a task: data sets, setup scripts, files for the sandbox.
 //!
-//! A task file may come from somebody else. What it includes therefore stays below its own directory: no absolute path,
-//! no `..`, no link that leads out, nothing that is not a plain file, and nothing beyond a size.
+//! A task file may come from somebody else, and an agent may have written beside it. What a task includes therefore stays
+//! below its own directory, which is opened once: no absolute path, no `..`, no link in any part, nothing that is not a plain
+//! file, and nothing beyond a size. A file that is read only when a sample needs it must be the one that was there when the
+//! task was read.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use profile::source::Complaints;
 use profile::{Place, Problem};
+
+use super::host_file::{Directory, HostFile, Within};
 
 /// The largest data set that is read.
 pub const MAX_DATASET_BYTES: u64 = 256 << 20;
@@ -24,14 +29,14 @@ pub trait Files {
     /// What a file holds.
     fn read(&self, relative: &Path, most: u64) -> io::Result<Vec<u8>>;
 
-    /// Where a file is on the host, for what is read only when it is needed.
-    fn locate(&self, relative: &Path, most: u64) -> io::Result<PathBuf>;
+    /// Looks at a file that is read only when it is needed.
+    fn locate(&self, relative: &Path, most: u64) -> io::Result<HostFile>;
 }
 
 /// The files of one directory and below.
 #[derive(Debug)]
 pub struct Beside {
-    directory: PathBuf,
+    directory: Arc<Directory>,
 }
 
 impl Beside {
@@ -41,27 +46,24 @@ impl Beside {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        Ok(Self { directory: directory.canonicalize()? })
+        Ok(Self { directory: Arc::new(Directory::open(directory)?) })
+    }
+
+    /// Its path, without links.
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
     }
 }
 
 impl Files for Beside {
     fn read(&self, relative: &Path, most: u64) -> io::Result<Vec<u8>> {
-        let path = self.locate(relative, most)?;
-        read_at_most(&path, most)
+        self.directory.read(&check(relative).map_err(io::Error::other)?, most)
     }
 
-    fn locate(&self, relative: &Path, most: u64) -> io::Result<PathBuf> {
-        let path = self.directory.join(check(relative).map_err(io::Error::other)?).canonicalize()?;
-        if !path.starts_with(&self.directory) {
-            return Err(io::Error::other("a link leads out of the task's directory"));
-        }
-        let metadata = path.metadata()?;
-        // Opening a pipe would wait for whoever writes into it.
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is not a plain file"));
-        }
-        if metadata.len() > most { Err(too_large(most)) } else { Ok(path) }
+    fn locate(&self, relative: &Path, most: u64) -> io::Result<HostFile> {
+        let relative = check(relative).map_err(io::Error::other)?;
+        let file = self.directory.file(&relative, most)?;
+        HostFile::look(Within::Directory(Arc::clone(&self.directory)), &relative, file, most)
     }
 }
 
@@ -76,19 +78,24 @@ impl Files for BTreeMap<PathBuf, Vec<u8>> {
         }
     }
 
-    fn locate(&self, relative: &Path, most: u64) -> io::Result<PathBuf> {
-        self.read(relative, most).map(|_| relative.to_owned())
+    fn locate(&self, relative: &Path, most: u64) -> io::Result<HostFile> {
+        let bytes: Arc<[u8]> = self.read(relative, most)?.into();
+        HostFile::look(Within::Memory(Arc::clone(&bytes)), relative, bytes.as_ref(), most)
     }
 }
 
-fn too_large(most: u64) -> io::Error {
+pub(super) fn too_large(most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {}", profile::Bytes(most)))
 }
 
 /// Reads a file that may grow meanwhile.
 pub(super) fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    at_most(File::open(path)?, most)
+}
+
+pub(super) fn at_most(file: File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    file.take(most + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= most) { Ok(bytes) } else { Err(too_large(most)) }
 }
 
@@ -164,19 +171,27 @@ mod tests {
         std::fs::write(inside.join("data/plain"), "words").unwrap();
         std::os::unix::fs::symlink("../secret", inside.join("link")).unwrap();
         std::os::unix::fs::symlink("..", inside.join("up")).unwrap();
-        std::os::unix::fs::symlink("data/plain", inside.join("good")).unwrap();
+        std::os::unix::fs::symlink("data/plain", inside.join("within")).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(inside.join("socket")).unwrap();
         let files = Beside::task(&inside.join("task.yaml")).unwrap();
 
         assert_eq!(files.read(Path::new("data/plain"), 5).unwrap(), b"words");
-        assert_eq!(files.read(Path::new("./good"), 5).unwrap(), b"words");
-        let said = |path: &str, most| files.read(Path::new(path), most).unwrap_err().to_string();
+        assert_eq!(files.read(Path::new("./data/plain"), 5).unwrap(), b"words");
+        let said = |path: &str, most| {
+            let read = files.read(Path::new(path), most).unwrap_err().to_string();
+            assert_eq!(files.locate(Path::new(path), most).unwrap_err().to_string(), read);
+            read
+        };
         assert_eq!(said("data/plain", 4), "it is larger than 4B");
         assert_eq!(said("../secret", 9), "it has `..` in it");
         assert_eq!(said("data/../../secret", 9), "it has `..` in it");
         assert_eq!(said("/etc/passwd", 9), "it is absolute");
-        assert_eq!(said("link", 9), "a link leads out of the task's directory");
-        assert_eq!(said("up/secret", 9), "a link leads out of the task's directory");
-        assert_eq!(said("data", 9), "it is not a plain file");
+        for link in ["link", "up/secret", "within"] {
+            assert_eq!(said(link, 9), "it is a link, or a link leads to it");
+        }
+        for special in ["data", "socket"] {
+            assert_eq!(said(special, 9), "it is not a plain file");
+        }
         assert_eq!(said("", 9), "it names no file");
     }
 }

@@ -14,6 +14,7 @@ mod epochs;
 mod files;
 mod generate;
 mod graded;
+mod host_file;
 mod json;
 mod judging;
 mod kinds;
@@ -47,6 +48,7 @@ use serde_json::{Map, Value};
 pub(crate) use check::why_not;
 pub use dollars::{Dollars, ParseDollarsError};
 pub use files::{Beside, Files, MAX_DATASET_BYTES, MAX_INCLUDED_BYTES};
+pub use host_file::HostFile;
 pub use judging::{AllGroups, Epochs, Graded, Graders, Location, Metric, Reducer, Rubric, Scorer, Vote};
 pub use overrides::{ParseSliceError, Slice, TaskOverrides};
 pub use sample::of_service;
@@ -96,6 +98,8 @@ pub struct Task {
     pub parameters: BTreeMap<String, Value>,
     /// What it was read from.
     pub sources: Sources,
+    /// The files that it was read from on the host, the task file among them; empty for a task that is only a text.
+    pub included: Vec<PathBuf>,
 }
 
 /// The samples of a task.
@@ -181,8 +185,8 @@ pub enum Input {
 pub enum FileContent {
     /// These words.
     Text(String),
-    /// What this file of the host holds; its path was checked to lie beside the task.
-    Host(PathBuf),
+    /// What this file of the host holds.
+    Host(HostFile),
 }
 
 /// One step towards an answer.

@@ -1,7 +1,7 @@
 //! Text to [`Task`].
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use profile::source::{self, Complaints, Fields, Key, Node, Value};
 use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
@@ -74,9 +74,11 @@ impl Task {
             return Err(changed("the task file has changed"));
         }
         let text = String::from_utf8(bytes).map_err(|error| failed(std::io::Error::other(error)))?;
-        let files = Beside::task(path).map_err(failed)?;
-        let files = Remembered::new(&files);
+        let beside = Beside::task(path).map_err(failed)?;
+        let files = Remembered::new(&beside);
         let mut task = Self::parse(origin.clone(), &text, parameters, &files)?;
+        let own = path.file_name().map(PathBuf::from);
+        task.included = files.paths().iter().chain(&own).map(|relative| beside.path().join(relative)).collect();
         task.sources = files.sources(text.as_bytes());
         if expected.is_some_and(|expected| *expected != task.sources) {
             return Err(changed("a file that the task includes has changed"));
@@ -198,6 +200,7 @@ fn read(
         tags,
         metadata,
         parameters: in_force(parameters, complaints),
+        included: Vec::new(),
         sources: Sources::default(),
     })
 }

@@ -33,12 +33,16 @@ struct NoFiles;
 
 impl Files for NoFiles {
     fn read(&self, _: &Path, _: u64) -> std::io::Result<Vec<u8>> {
-        Err(std::io::Error::other("files can be named in a file only: write the scorer into one"))
+        Err(nowhere())
     }
 
-    fn locate(&self, path: &Path, most: u64) -> std::io::Result<std::path::PathBuf> {
-        self.read(path, most).map(|_| path.to_path_buf())
+    fn locate(&self, _: &Path, _: u64) -> std::io::Result<super::HostFile> {
+        Err(nowhere())
     }
+}
+
+fn nowhere() -> std::io::Error {
+    std::io::Error::other("files can be named in a file only: write the scorer into one")
 }
 
 impl Scoring {

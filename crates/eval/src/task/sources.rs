@@ -2,17 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::files::Files;
+use super::host_file::HostFile;
 use crate::approval::hexadecimal;
-
-/// Of a file that is only needed later, so much is read; its length counts whatever it is.
-const LOOKED_AT: u64 = 16 << 20;
 
 /// Digests of a task's file, and of everything that it includes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,11 +34,18 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 pub(super) struct Remembered<'a> {
     files: &'a dyn Files,
     seen: RefCell<BTreeMap<PathBuf, (u64, String)>>,
+    /// Those that are read only when they are needed: many samples may share a file, which is looked at once.
+    located: RefCell<BTreeMap<PathBuf, HostFile>>,
 }
 
 impl<'a> Remembered<'a> {
     pub(super) fn new(files: &'a dyn Files) -> Self {
-        Self { files, seen: RefCell::default() }
+        Self { files, seen: RefCell::default(), located: RefCell::default() }
+    }
+
+    /// The paths of all files that were asked for, relative to the task.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        self.seen.borrow().keys().cloned().collect()
     }
 
     /// What was read, beside the task file of this text.
@@ -66,22 +71,14 @@ impl Files for Remembered<'_> {
         Ok(bytes)
     }
 
-    fn locate(&self, relative: &Path, most: u64) -> io::Result<PathBuf> {
-        let path = self.files.locate(relative, most)?;
-        if !self.seen.borrow().contains_key(relative) {
-            let length = path.metadata()?.len();
-            let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
-            let mut file = std::fs::File::open(&path)?.take(LOOKED_AT);
-            loop {
-                match file.read(&mut buffer)? {
-                    0 => break,
-                    count => hash.update(buffer.get(..count).unwrap_or_default()),
-                }
-            }
-            let digest = hexadecimal(&hash.finalize());
-            self.seen.borrow_mut().insert(relative.to_owned(), (length, digest));
+    fn locate(&self, relative: &Path, most: u64) -> io::Result<HostFile> {
+        if let Some(known) = self.located.borrow().get(relative) {
+            return Ok(known.clone());
         }
-        Ok(path)
+        let file = self.files.locate(relative, most)?;
+        self.seen.borrow_mut().entry(relative.to_owned()).or_insert_with(|| file.counted());
+        self.located.borrow_mut().insert(relative.to_owned(), file.clone());
+        Ok(file)
     }
 }
 
