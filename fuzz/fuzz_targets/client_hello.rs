@@ -1,14 +1,21 @@
 //! Any bytes are a greeting, not yet one, or none; and a greeting that was understood stays the same however much follows.
 #![no_main]
 
-use egress::{check_hello, read_hello};
+use egress::{Shown, check_hello, read_hello};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Some(shown) = Shown::by_tls(bytes) {
+        let texts = shown.sni.iter().chain(&shown.ech).chain(&shown.bytes);
+        assert!(texts.clone().count() <= 9);
+        for text in texts {
+            assert!(text.len() <= 255 && text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{text:?}");
+        }
+    }
     let whole = read_hello(bytes);
     if let Ok(Some(hello)) = &whole {
         if check_hello(hello, "www.example.org").is_ok() {
-            assert!(hello.server_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("www.example.org")));
+            assert!(hello.server_name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(b"www.example.org")));
             assert!(!hello.encrypted);
         }
         let longer = [bytes, b"anything"].concat();

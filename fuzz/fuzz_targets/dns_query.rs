@@ -1,10 +1,15 @@
 //! Any bytes are a question or none; and every answer to one repeats its number and can be sent.
 #![no_main]
 
-use egress::read_question;
+use egress::{Shown, read_question};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Some(shown) = Shown::by_query(bytes) {
+        for text in shown.query.iter().chain(&shown.bytes) {
+            assert!(text.len() <= 255 && text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{text:?}");
+        }
+    }
     let Ok(question) = read_question(bytes) else { return };
     if let Ok(name) = &question.name {
         assert!(name.as_str().bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte)));

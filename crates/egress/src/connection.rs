@@ -16,6 +16,7 @@ use crate::relay::{self, Direction, Ended, Flow, Meter};
 use crate::requests::{self, Requests};
 use crate::served::Served;
 use crate::services::{self, Passed};
+use crate::shown::Shown as Presented;
 use crate::socket::Socket;
 use crate::verdict::{Attempt, Check, Verdict, decide};
 use crate::{handshake, names};
@@ -33,6 +34,8 @@ pub(crate) struct Story {
     pub(crate) service: Option<String>,
     pub(crate) reached_service: bool,
     pub(crate) request: Option<String>,
+    /// The names that it really presented, once it is refused for them.
+    shown: OnceLock<Presented>,
     pub(crate) meter: Meter,
 }
 
@@ -56,6 +59,7 @@ pub(crate) async fn serve(served: Arc<Served>, stream: Socket, to: Option<Socket
         service: None,
         reached_service: false,
         request: None,
+        shown: OnceLock::new(),
         meter: Meter::new(),
     };
     let ended = served.ended.clone();
@@ -81,6 +85,7 @@ pub(crate) async fn serve(served: Arc<Served>, stream: Socket, to: Option<Socket
         refusal.port = story.asked.map(|asked| asked.port());
         refusal.asked = story.asked.map(|asked| asked.ip().to_canonical());
         refusal.rule.clone_from(&story.rule);
+        refusal.shown = story.shown.take().map(Box::new);
         served.journal.note(refusal);
     }
     let record = story.into_record(&served, reason);
@@ -95,6 +100,12 @@ impl Story {
     /// Whether there was a connection to anybody.
     fn was_connected(&self) -> bool {
         self.used.get().is_some() || self.reached_service
+    }
+
+    fn present(&self, shown: Option<Presented>) {
+        if let Some(shown) = shown {
+            let _ = self.shown.set(shown);
+        }
     }
 
     fn into_record(self, served: &Served, reason: Option<Reason>) -> Record {
@@ -119,6 +130,7 @@ impl Story {
         record.used = self.used.get().copied();
         record.rule = self.rule;
         record.request = self.request;
+        record.shown = self.shown.into_inner().map(Box::new);
         record.sent = self.meter.sent.load(Ordering::Relaxed);
         record.received = self.meter.received.load(Ordering::Relaxed);
         record.duration_ms = self.meter.elapsed_ms();
@@ -257,8 +269,13 @@ async fn show(
         Check::Tls => {
             story.protocol = Protocol::Tls;
             let mut first = Vec::new();
-            let greeting = in_time(limit, handshake::greeting(stream, &mut first, &name)).await?;
-            Ok(Shown::Tls { first, greeting, name })
+            match in_time(limit, handshake::greeting(stream, &mut first, &name)).await {
+                Ok(greeting) => Ok(Shown::Tls { first, greeting, name }),
+                Err(reason) => {
+                    story.present(Presented::by_tls(&first));
+                    Err(reason)
+                }
+            }
         }
         Check::Http(upgrades) => {
             story.protocol = Protocol::Http;
@@ -269,6 +286,7 @@ async fn show(
                     Ok(Shown::Http { first, head, name })
                 }
                 Err(reason) => {
+                    story.present(Presented::by_http(&first));
                     requests::forbid(stream, reason).await;
                     Err(reason)
                 }
@@ -330,7 +348,7 @@ async fn pass(
             }
             Shown::Tls { first, greeting, name } => {
                 let limit = served.limits.greeting;
-                match handshake::pass(&flow, stream, &other, first, greeting, &name, limit).await {
+                match handshake::pass(&flow, stream, &other, first, greeting, (&name, limit), &story.shown).await {
                     Ok(()) => {
                         both(flow.pump(stream, &other, Direction::Out), flow.pump(&other, stream, Direction::In)).await
                     }
@@ -338,7 +356,8 @@ async fn pass(
                 }
             }
             Shown::Http { first, head, name } => {
-                let mut passing = Requests { flow: &flow, stream, other: &other, name: &name, bytes: first };
+                let (name, shown) = (name.as_str(), &story.shown);
+                let mut passing = Requests { flow: &flow, stream, other: &other, name, shown, bytes: first };
                 match passing.begin(head).await {
                     Ok(began) => both(passing.pass(began), flow.pump(&other, stream, Direction::In)).await,
                     Err(ended) => ended,

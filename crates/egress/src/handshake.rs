@@ -3,12 +3,14 @@
 //! A server that wants other keys asks the client to greet again (RFC 8446 §4.1.4), and some take the server name of the
 //! second greeting. So nothing of the client's but its greeting goes out before the server has answered.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::connection::read_more;
 use crate::hello::{Answer, MAX_HELLO, before_greeting, check_hello, read_answer, read_hello};
 use crate::reason::Reason;
 use crate::relay::{Direction, Ended, Flow};
+use crate::shown::Shown;
 use crate::socket::Socket;
 
 /// The most that is read before a connection has shown what it is: a greeting and what came with it.
@@ -32,15 +34,15 @@ pub(crate) async fn greeting(stream: &Socket, bytes: &mut Vec<u8>, name: &str) -
 }
 
 /// Sends the greeting, reads the answer, and checks the second greeting where one is asked for. From then on the two
-/// speak in private.
+/// speak in private. `shown` is set to what a refused second greeting presented.
 pub(crate) async fn pass(
     flow: &Flow<'_>,
     stream: &Socket,
     other: &Socket,
     mut bytes: Vec<u8>,
     length: usize,
-    name: &str,
-    limit: Duration,
+    (name, limit): (&str, Duration),
+    shown: &OnceLock<Shown>,
 ) -> Result<(), Ended> {
     flow.write(other, &bytes[..length], Direction::Out).await?;
     bytes.drain(..length);
@@ -59,6 +61,7 @@ pub(crate) async fn pass(
     let meaning = tokio::time::timeout(ANSWER, read).await.unwrap_or(Err(Reason::HostTimeout));
     flow.write(stream, &answer, Direction::In).await?;
     if meaning? == Answer::Again {
+        let mut second = Vec::new();
         let again = async {
             let start = loop {
                 if let Some(start) = before_greeting(&bytes)? {
@@ -69,12 +72,16 @@ pub(crate) async fn pass(
                 }
                 read_more(stream, &mut bytes).await?;
             };
-            let mut second = bytes.split_off(start);
+            second = bytes.split_off(start);
             let length = greeting(stream, &mut second, name).await?;
-            bytes.append(&mut second);
             Ok(start + length)
         };
-        let length = tokio::time::timeout(limit, again).await.unwrap_or(Err(Reason::TooSlow))?;
+        let length = tokio::time::timeout(limit, again).await.unwrap_or(Err(Reason::TooSlow));
+        if let (Err(_), Some(presented)) = (&length, Shown::by_tls(if second.is_empty() { &bytes } else { &second })) {
+            let _ = shown.set(presented);
+        }
+        let length = length?;
+        bytes.append(&mut second);
         flow.write(other, &bytes[..length], Direction::Out).await?;
         bytes.drain(..length);
     }
@@ -90,8 +97,9 @@ mod tests {
     use crate::relay::{Allowance, Buffers, Meter};
     use crate::testing::pair;
 
-    /// A client that sends all of this at once, to a server that answers with that; what leaves.
-    async fn what_leaves(sent: &[u8], answer: &[u8]) -> (Vec<u8>, Result<(), Option<Reason>>) {
+    /// A client that sends all of this at once, to a server that answers with that; what leaves, how it ended, and what
+    /// was recorded of a refused greeting.
+    async fn what_leaves(sent: &[u8], answer: &[u8]) -> (Vec<u8>, Result<(), Option<Reason>>, Option<Shown>) {
         let ((mut client, stream), (other, mut server)) = (pair().await, pair().await);
         let (meter, allowance, buffers) = (Meter::new(), Allowance::new(None, None), Buffers::default());
         let flow = Flow { meter: &meter, allowance: &allowance, buffers: &buffers, crowded: false };
@@ -100,7 +108,8 @@ mod tests {
         server.write_all(answer).await.unwrap();
         let mut bytes = Vec::new();
         let length = greeting(&stream, &mut bytes, "a.org").await.unwrap();
-        let passed = pass(&flow, &stream, &other, bytes, length, "a.org", Duration::from_secs(5)).await;
+        let shown = OnceLock::new();
+        let passed = pass(&flow, &stream, &other, bytes, length, ("a.org", Duration::from_secs(5)), &shown).await;
         drop(other);
         let mut left = Vec::new();
         server.read_to_end(&mut left).await.unwrap();
@@ -108,7 +117,7 @@ mod tests {
             Ended::Cut(reason) => Some(reason),
             Ended::Done => None,
         });
-        (left, passed)
+        (left, passed, shown.into_inner())
     }
 
     #[tokio::test]
@@ -116,15 +125,18 @@ mod tests {
         let (first, honest, other) = (hello_record("a.org"), hello_record("a.org"), hello_record("b.org"));
         let change_cipher = [20, 3, 3, 0, 1, 1];
         let both = [&first[..], &change_cipher, &honest, b"private"].concat();
-        let (left, passed) = what_leaves(&both, &again()).await;
+        let (left, passed, shown) = what_leaves(&both, &again()).await;
+        assert_eq!(shown, None);
         assert!(passed.is_ok() && left == both[..left.len()] && left.len() >= both.len() - 7, "{passed:?}");
         // Even if it was sent ahead: nothing of it leaves.
-        let (left, passed) = what_leaves(&[&first[..], &other].concat(), &again()).await;
+        let (left, passed, shown) = what_leaves(&[&first[..], &other].concat(), &again()).await;
         assert_eq!((left, passed), (first.clone(), Err(Some(Reason::SniMismatch))));
-        let (left, passed) = what_leaves(&[&first[..], b"GET / HTTP/1.1"].concat(), &again()).await;
+        assert_eq!(shown.unwrap().sni, ["b.org"]);
+        let (left, passed, shown) = what_leaves(&[&first[..], b"GET / HTTP/1.1"].concat(), &again()).await;
         assert_eq!((left, passed), (first.clone(), Err(Some(Reason::NotTls))));
+        assert_eq!(shown.unwrap().bytes.as_deref(), Some("GET / HTTP/1.1"));
         // Where the server takes the first, the rest is theirs.
-        let (left, passed) = what_leaves(&[&first[..], &other].concat(), &taken()).await;
+        let (left, passed, _) = what_leaves(&[&first[..], &other].concat(), &taken()).await;
         assert!(passed.is_ok() && left.len() > first.len());
     }
 }

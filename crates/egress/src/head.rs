@@ -2,6 +2,7 @@
 //! two ways is refused, so that the name we check is the name the server serves.
 
 use crate::reason::Reason;
+use crate::shown::{FORWARDING, header_name};
 use crate::verdict::Upgrades;
 
 /// The longest head, with its request line.
@@ -56,6 +57,7 @@ pub fn read_head(bytes: &[u8], name: &str, upgrades: Upgrades) -> Result<Option<
     }
     check_host(request.headers, name)?;
     check_target(method, target, name)?;
+    check_forwarding(request.headers, name)?;
     let length_given = body_of(request.headers, version)?;
     // Some servers take a body where none belongs for the next request.
     if matches!(method, "GET" | "HEAD") && length_given != Body::Length(0) {
@@ -127,6 +129,38 @@ fn check_target(method: &str, target: &str, name: &str) -> Result<(), Reason> {
     let rest = scheme.and_then(|_| target.get(7..)).ok_or(Reason::TargetMismatch)?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     if names(&rest.as_bytes()[..end], name) { Ok(()) } else { Err(Reason::TargetMismatch) }
+}
+
+/// Headers by which a proxy in front of the server may choose another host than `Host`: all that they name is ours.
+fn check_forwarding(headers: &[httparse::Header<'_>], name: &str) -> Result<(), Reason> {
+    for header in headers {
+        let (kind, value) = (header_name(header.name.as_bytes()), header.value.trim_ascii());
+        let ours = match kind.as_str() {
+            // A path stays on the host; `//` begins an authority.
+            "x-original-url" | "x-rewrite-url" | "x-http-destinationurl" => {
+                (value.starts_with(b"/") && !value.starts_with(b"//"))
+                    || std::str::from_utf8(value).is_ok_and(|target| check_target("GET", target, name).is_ok())
+            }
+            "forwarded" => value.split(|byte| b",;".contains(byte)).all(|pair| names_forwarded(pair, name)),
+            kind if FORWARDING.contains(&kind) => {
+                value.split(|&byte| byte == b',').all(|host| names(host.trim_ascii(), name))
+            }
+            _ => true,
+        };
+        if !ours {
+            return Err(Reason::ForwardedHost);
+        }
+    }
+    Ok(())
+}
+
+/// Whether one parameter of `Forwarded` (RFC 7239) is not a host, or is ours. Quotes are not followed: a quoted value that
+/// holds separators could be read in two ways, and then every part of it counts.
+fn names_forwarded(pair: &[u8], name: &str) -> bool {
+    let Some(equals) = pair.iter().position(|&byte| byte == b'=') else { return true };
+    let (key, value) = (pair[..equals].to_ascii_lowercase(), pair[equals + 1..].trim_ascii());
+    let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+    !key.windows(4).any(|part| part == b"host") || names(value, name)
 }
 
 fn body_of(headers: &[httparse::Header<'_>], version: u8) -> Result<Body, Reason> {

@@ -46,6 +46,45 @@ fn every_name_must_be_ours() {
 }
 
 #[test]
+fn a_forwarding_header_names_no_other_host() {
+    for header in [
+        "X-Forwarded-Host: b.example.org",
+        "x-forwarded-host: a.example.org, b.example.org",
+        "X_Forwarded_Host: b.example.org",
+        "X-Forwarded-Host: a.example.org\r\nX-Forwarded-Host: b.example.org",
+        "X-Forwarded-Host: a.example.org.",
+        "X-Forwarded-Host:",
+        "X-Forwarded-Server: b.example.org",
+        "X-Host: b.example.org",
+        "X-Original-Host: b.example.org",
+        "X-HTTP-Host-Override: b.example.org",
+        "X-HTTP-DestinationURL: http://b.example.org/",
+        "X-Original-URL: http://b.example.org/",
+        "X-Original-URL: //b.example.org/",
+        "X-Rewrite-URL: http://a.example.org@b.example.org/",
+        "Forwarded: host=b.example.org",
+        "Forwarded: for=192.0.2.1;proto=http;HOST=\"b.example.org\"",
+        "Forwarded: host=a.example.org, for=x; host = b.example.org",
+        "Forwarded: for=\"x;host=b.example.org\"",
+    ] {
+        assert_eq!(with(&format!("{header}\r\n")), Err(Reason::ForwardedHost), "{header}");
+    }
+    for header in [
+        "X-Forwarded-Host: a.example.org",
+        "X-Forwarded-Host: A.example.org:80, a.example.org",
+        "X-Original-URL: /other?x=http://b.example.org/",
+        "X-Rewrite-URL: http://a.example.org/other",
+        "Forwarded: for=192.0.2.1;proto=http;by=_x",
+        "Forwarded: host=\"a.example.org:80\";for=unknown",
+        "X-Forwarded-For: 192.0.2.1",
+        "Referer: http://b.example.org/",
+        "Origin: http://b.example.org",
+    ] {
+        assert_eq!(with(&format!("{header}\r\n")), Ok(Body::Length(0)), "{header}");
+    }
+}
+
+#[test]
 fn a_length_that_can_be_read_in_two_ways_is_refused() {
     assert_eq!(with("Content-Length: 12\r\n"), Ok(Body::Length(12)));
     assert_eq!(with("Transfer-Encoding: chunked\r\n"), Ok(Body::Chunked));

@@ -8,17 +8,18 @@ use crate::reason::Reason;
 pub const MAX_HELLO: usize = 16 << 10;
 const MAX_RECORD: usize = 16 << 10;
 const RECORD_HEAD: usize = 5;
-const HANDSHAKE: u8 = 22;
-const CLIENT_HELLO: u8 = 1;
-const SERVER_NAME: u16 = 0;
-/// Encrypted ClientHello, and its predecessor.
-const ENCRYPTED: [u16; 2] = [0xfe0d, 0xffce];
+pub(crate) const HANDSHAKE: u8 = 22;
+pub(crate) const CLIENT_HELLO: u8 = 1;
+pub(crate) const SERVER_NAME: u16 = 0;
+/// Extensions that hide a server name: Encrypted ClientHello (0xfe0d), its drafts, which used one code point after the
+/// other, and encrypted SNI before it. A server that still speaks a draft would follow the hidden name.
+pub const HIDDEN_NAMES: [u16; 9] = [0xfe0d, 0xfe08, 0xfe09, 0xfe0a, 0xfe0b, 0xfe0c, 0xff02, 0xff03, 0xffce];
 
 /// What a greeting says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// The server name, as it was written.
-    pub server_name: Option<String>,
+    /// The server name, byte by byte as it was written.
+    pub server_name: Option<Vec<u8>>,
     /// Whether another name may be hidden in it.
     pub encrypted: bool,
     /// How many bytes it took. What follows is not part of it.
@@ -81,31 +82,31 @@ fn read_message(message: &[u8]) -> Result<Option<(Hello, usize)>, Reason> {
 }
 
 /// Takes from the front; `None` when there is too little.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    fn short(&mut self) -> Option<u16> {
+    pub(crate) fn short(&mut self) -> Option<u16> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
     /// A vector whose length is in one byte.
-    fn small(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn small(&mut self) -> Option<&'a [u8]> {
         let length = self.byte()?;
         self.take(usize::from(length))
     }
 
     /// A vector whose length is in two bytes.
-    fn large(&mut self) -> Option<Self> {
+    pub(crate) fn large(&mut self) -> Option<Self> {
         let length = self.short()?;
         self.take(usize::from(length)).map(Reader)
     }
@@ -132,19 +133,19 @@ fn read_body(body: &mut Reader<'_>) -> Option<Hello> {
         if kind == SERVER_NAME {
             hello.server_name = Some(read_server_name(&mut data)?);
         }
-        hello.encrypted |= ENCRYPTED.contains(&kind);
+        hello.encrypted |= HIDDEN_NAMES.contains(&kind);
     }
     body.0.is_empty().then_some(hello)
 }
 
 /// Exactly one name, of the kind host name.
-fn read_server_name(data: &mut Reader<'_>) -> Option<String> {
+fn read_server_name(data: &mut Reader<'_>) -> Option<Vec<u8>> {
     let mut list = data.large()?;
     data.0.is_empty().then_some(())?;
     (list.byte()? == 0).then_some(())?;
     let name = list.large()?.0;
     list.0.is_empty().then_some(())?;
-    std::str::from_utf8(name).ok().map(str::to_owned)
+    Some(name.to_vec())
 }
 
 /// What a server's first bytes mean for whoever reads greetings.
@@ -213,7 +214,7 @@ pub fn check_hello(hello: &Hello, name: &str) -> Result<(), Reason> {
     }
     match &hello.server_name {
         None => Err(Reason::SniMissing),
-        Some(server) if server.eq_ignore_ascii_case(name) => Ok(()),
+        Some(server) if server.eq_ignore_ascii_case(name.as_bytes()) => Ok(()),
         Some(_) => Err(Reason::SniMismatch),
     }
 }
@@ -232,8 +233,8 @@ pub(crate) mod testing {
         [&kind.to_be_bytes()[..], &vector(data)].concat()
     }
 
-    pub(crate) fn server_name(name: &str) -> Vec<u8> {
-        extension(SERVER_NAME, &vector(&[&[0][..], &vector(name.as_bytes())].concat()))
+    pub(crate) fn server_name(name: impl AsRef<[u8]>) -> Vec<u8> {
+        extension(SERVER_NAME, &vector(&[&[0][..], &vector(name.as_ref())].concat()))
     }
 
     pub(crate) fn message(extensions: &[Vec<u8>]) -> Vec<u8> {
@@ -271,7 +272,7 @@ mod tests {
     use super::*;
 
     fn hello(name: &str, length: usize) -> Hello {
-        Hello { server_name: Some(name.into()), encrypted: false, length }
+        Hello { server_name: Some(name.as_bytes().to_vec()), encrypted: false, length }
     }
 
     #[test]
@@ -303,7 +304,26 @@ mod tests {
         assert_eq!(said(&[server_name("a.example.org.")]), Err(Reason::SniMismatch));
         assert_eq!(said(&[server_name("b.example.org")]), Err(Reason::SniMismatch));
         assert_eq!(said(&[server_name("a.example.org\0.evil.net")]), Err(Reason::SniMismatch));
-        assert_eq!(said(&[server_name("a.example.org"), extension(0xfe0d, &[0; 8])]), Err(Reason::EchPresent));
+        assert_eq!(said(&[server_name(b"a.example.org\xff")]), Err(Reason::SniMismatch));
+    }
+
+    #[test]
+    fn every_code_point_that_hides_a_name_is_refused() {
+        let hidden = [0xfe08, 0xfe09, 0xfe0a, 0xfe0b, 0xfe0c, 0xfe0d, 0xff02, 0xff03, 0xffce];
+        for kind in hidden {
+            for extensions in [
+                [server_name("a.example.org"), extension(kind, &[0; 8])],
+                [extension(kind, &[]), server_name("a.example.org")],
+            ] {
+                let hello = read_hello(&record(&message(&extensions))).unwrap().unwrap();
+                assert_eq!(check_hello(&hello, "a.example.org"), Err(Reason::EchPresent), "{kind:#x}");
+            }
+        }
+        // Their neighbours, renegotiation info and GREASE hide nothing.
+        for kind in [0xfe07, 0xfe0e, 0xff01, 0xff04, 0xffcd, 0xffcf, 0x0a0a, 0xfafa] {
+            let hello = read_hello(&record(&message(&[server_name("a.example.org"), extension(kind, &[0])]))).unwrap();
+            assert_eq!(check_hello(&hello.unwrap(), "a.example.org"), Ok(()), "{kind:#x}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::reason::Reason;
 use crate::record::{Outcome, Protocol};
 use crate::served::Served;
 use crate::services;
+use crate::shown::Shown;
 use crate::socket::Socket;
 use crate::verdict::{Attempt, Verdict, decide, denies_labels};
 
@@ -100,7 +101,10 @@ fn accept(served: &Served, bytes: &[u8]) -> Option<Question> {
     match read_question(bytes) {
         Ok(question) => Some(question),
         Err(reason) => {
-            note(served, None, Err(reason));
+            let mut record = served.journal.record(Protocol::Dns, Outcome::Refused);
+            record.reason = Some(reason);
+            record.shown = Shown::by_query(bytes).map(Box::new);
+            served.journal.note(record);
             None
         }
     }

@@ -76,6 +76,8 @@ reasons! {
     HostMismatch = "host_mismatch",
     /// a request whose target names another host
     TargetMismatch = "target_mismatch",
+    /// a request with a forwarding header that names another host
+    ForwardedHost = "forwarded_host",
     /// a request whose length can be read in two ways
     BadFraming = "bad_framing",
     /// the method CONNECT

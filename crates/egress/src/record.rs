@@ -1,6 +1,8 @@
 //! What is kept of every query, connection and refusal.
 
-use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use crate::reason::Reason;
+use crate::shown::Shown;
 
 /// What was spoken, as far as we looked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -70,6 +73,13 @@ pub struct Record {
     /// The address that was connected to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub used: Option<IpAddr>,
+    /// The names that a refused attempt really presented.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub shown: Option<Box<Shown>>,
+    /// Whether some of these presented something that is in no record: different ones were counted together, or the
+    /// sandbox had presented too many already.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub shown_omitted: bool,
     /// The rule that decided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rule: Option<String>,
@@ -101,6 +111,8 @@ impl Record {
             request: None,
             asked: None,
             used: None,
+            shown: None,
+            shown_omitted: false,
             rule: None,
             sent: 0,
             received: 0,
@@ -113,6 +125,22 @@ impl Record {
     fn key(&self) -> Key {
         let Self { protocol, verdict, reason, name, port, request, asked, .. } = self.clone();
         Key { protocol, verdict, reason, name, port, request, asked }
+    }
+
+    /// Counts one more of the same.
+    fn repeat(&mut self, again: Self) {
+        if self.count == 0 {
+            self.time_ms = again.time_ms;
+            (self.shown, self.shown_omitted) = (again.shown, again.shown_omitted);
+        } else {
+            self.shown_omitted |= again.shown_omitted;
+            if self.shown != again.shown {
+                self.shown = None;
+                self.shown_omitted = true;
+            }
+        }
+        self.count += 1;
+        self.last_ms = again.time_ms;
     }
 }
 
@@ -158,6 +186,7 @@ pub struct Counters {
 pub(crate) struct Journal {
     sandbox: String,
     repeats: Mutex<HashMap<Key, Record>>,
+    presented: Mutex<Presented>,
     out: mpsc::Sender<Record>,
     lost: AtomicU64,
     counters: Mutex<Counters>,
@@ -165,6 +194,40 @@ pub(crate) struct Journal {
 
 /// How many kinds are counted at once; beyond, each is its own record.
 const MAX_KINDS: usize = 4096;
+/// How much different evidence of one sandbox gets a record of its own, over its life.
+const MAX_PRESENTED: usize = 1024;
+
+/// Evidence that was recorded already, by a keyed hash, so that a flood of names costs a few bytes each, up to a limit.
+#[derive(Debug, Default)]
+struct Presented {
+    state: RandomState,
+    seen: HashSet<u64>,
+}
+
+/// How the evidence of a refusal compares with that of earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Novelty {
+    /// Not recorded yet, and there is room for it.
+    New,
+    Known,
+    /// Not recorded, and there is no room.
+    Omitted,
+}
+
+impl Presented {
+    fn judge(&mut self, key: &Key, shown: &Shown) -> Novelty {
+        let hash = self.state.hash_one((key, shown));
+        if self.seen.contains(&hash) {
+            return Novelty::Known;
+        }
+        if self.seen.len() >= MAX_PRESENTED {
+            return Novelty::Omitted;
+        }
+        self.seen.insert(hash);
+        Novelty::New
+    }
+}
+
 /// How long whoever reads the records may hold up one of them.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -173,6 +236,7 @@ impl Journal {
         Self {
             sandbox: sandbox.to_owned(),
             repeats: Mutex::default(),
+            presented: Mutex::default(),
             out,
             lost: AtomicU64::new(0),
             counters: Mutex::default(),
@@ -196,26 +260,32 @@ impl Journal {
         counters.received += record.received;
     }
 
-    /// Notes a query or a refusal: never waits.
-    pub(crate) fn note(&self, record: Record) {
+    /// Notes a query or a refusal: never waits. Evidence that is new has a record of its own; the rest is counted with
+    /// refusals of the same kind, whatever it presented, so that a flood of names is no flood of records.
+    pub(crate) fn note(&self, mut record: Record) {
         self.count(&record);
+        let key = record.key();
+        let novelty = record
+            .shown
+            .as_ref()
+            .map(|shown| self.presented.lock().unwrap_or_else(PoisonError::into_inner).judge(&key, shown));
+        if novelty == Some(Novelty::Omitted) {
+            record.shown = None;
+            record.shown_omitted = true;
+        }
         {
             let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
             let full = repeats.len() >= MAX_KINDS;
-            match repeats.entry(record.key()) {
-                std::collections::hash_map::Entry::Occupied(mut known) => {
-                    let known = known.get_mut();
-                    if known.count == 0 {
-                        known.time_ms = record.time_ms;
-                    }
-                    known.count += 1;
-                    known.last_ms = record.time_ms;
+            match repeats.entry(key) {
+                Entry::Occupied(_) if novelty == Some(Novelty::New) => {}
+                Entry::Occupied(mut known) => {
+                    known.get_mut().repeat(record);
                     return;
                 }
-                std::collections::hash_map::Entry::Vacant(free) if !full => {
+                Entry::Vacant(free) if !full => {
                     free.insert(Record { count: 0, ..record.clone() });
                 }
-                std::collections::hash_map::Entry::Vacant(_) => {}
+                Entry::Vacant(_) => {}
             }
         }
         self.send(record);
@@ -294,5 +364,62 @@ mod tests {
         }
         assert_eq!(journal.counters().lost, 9_999);
         assert!(journal.repeats.lock().unwrap().len() <= MAX_KINDS);
+    }
+
+    fn presenting(journal: &Journal, sni: &str) -> Record {
+        let mut record = journal.record(Protocol::Tls, Outcome::Refused);
+        record.name = Some("www.example.org".into());
+        record.reason = Some(Reason::SniMismatch);
+        record.shown = Some(Box::new(Shown { sni: vec![sni.into()], ..Shown::default() }));
+        record
+    }
+
+    #[test]
+    fn each_name_that_is_presented_has_a_record_and_the_rest_is_counted() {
+        let (out, mut records) = mpsc::channel(100);
+        let journal = Journal::new("s", out);
+        let mut taken = || {
+            let mut seen = Vec::new();
+            while let Ok(record) = records.try_recv() {
+                seen.push((record.shown.map(|shown| shown.sni.concat()), record.shown_omitted, record.count));
+            }
+            seen
+        };
+        let one = |name: &str, count| (Some(name.to_owned()), false, count);
+        for name in ["a", "b", "a", "b"] {
+            journal.note(presenting(&journal, name));
+        }
+        assert_eq!(taken(), [one("a", 1), one("b", 1)]);
+        journal.flush();
+        assert_eq!(taken(), [(None, true, 2)], "of two different ones neither is named");
+        for name in ["a", "a", "c"] {
+            journal.note(presenting(&journal, name));
+        }
+        journal.flush();
+        assert_eq!(taken(), [one("c", 1), one("a", 2)], "of the same ones the name is");
+        assert_eq!(journal.counters().refused, 7);
+    }
+
+    #[test]
+    fn a_flood_of_presented_names_is_bounded_in_records_and_memory() {
+        let (out, mut records) = mpsc::channel(100_000);
+        let journal = Journal::new("s", out);
+        for number in 0..50_000 {
+            journal.note(presenting(&journal, &format!("{number}.evil.example.net")));
+            if number % 1000 == 0 {
+                journal.flush();
+            }
+        }
+        journal.flush();
+        let (mut all, mut named) = (0, 0);
+        while let Ok(record) = records.try_recv() {
+            named += usize::from(record.shown.is_some());
+            assert!(record.shown.is_some() || record.shown_omitted, "{record:?}");
+            all += record.count;
+        }
+        assert_eq!((all, named), (50_000, MAX_PRESENTED), "every attempt is counted, the first are named");
+        assert_eq!(journal.presented.lock().unwrap().seen.len(), MAX_PRESENTED);
+        assert_eq!(journal.repeats.lock().unwrap().len(), 1);
+        assert_eq!(journal.counters(), Counters { refused: 50_000, ..Counters::default() });
     }
 }

@@ -1,5 +1,6 @@
 //! HTTP on its way out: every request of a connection is checked, not only the first.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::chunks::Passing;
@@ -7,6 +8,7 @@ use crate::connection::read_more;
 use crate::head::{Body, Head, MAX_HEAD, read_agreement, read_head};
 use crate::reason::Reason;
 use crate::relay::{Direction, Ended, Flow};
+use crate::shown::Shown;
 use crate::socket::Socket;
 use crate::verdict::Upgrades;
 
@@ -78,6 +80,8 @@ pub(crate) struct Requests<'a> {
     pub(crate) stream: &'a Socket,
     pub(crate) other: &'a Socket,
     pub(crate) name: &'a str,
+    /// Set to what a refused request presented.
+    pub(crate) shown: &'a OnceLock<Shown>,
     /// What was read and not yet sent.
     pub(crate) bytes: Vec<u8>,
 }
@@ -143,7 +147,12 @@ impl Requests<'_> {
             let head = match head {
                 Ok(Some(head)) => head,
                 Ok(None) => return done(self.other),
-                Err(reason) => return Ended::Cut(reason),
+                Err(reason) => {
+                    if let Some(presented) = Shown::by_http(&self.bytes) {
+                        let _ = self.shown.set(presented);
+                    }
+                    return Ended::Cut(reason);
+                }
             };
             if let Err(ended) = self.send(head.length).await {
                 return ended;
@@ -216,13 +225,16 @@ mod tests {
         client.shutdown().await.unwrap();
         let mut bytes = Vec::new();
         let head = first(&stream, &mut bytes, "a.org", Upgrades::WebSocket).await.unwrap();
-        let mut requests = Requests { flow: &flow, stream: &stream, other: &other, name: "a.org", bytes };
+        let shown = OnceLock::new();
+        let mut requests =
+            Requests { flow: &flow, stream: &stream, other: &other, name: "a.org", shown: &shown, bytes };
         server.write_all(answer.as_bytes()).await.unwrap();
         let began = requests.begin(head).await.unwrap_or(Began::Http(Body::Length(0)));
         let cut = matches!(requests.pass(began).await, Ended::Cut(_));
         drop(other);
         let mut sent = String::new();
         server.read_to_string(&mut sent).await.unwrap();
+        assert_eq!(shown.get().map(|shown| shown.host.as_slice()), cut.then_some(&["b.org".to_owned()][..]));
         (sent.strip_prefix(socket).unwrap().to_owned(), cut)
     }
 

@@ -172,6 +172,8 @@ struct Tally {
 /// How many names one line holds, and how many are counted of each kind.
 const SHOWN: usize = 6;
 const COUNTED: usize = 10_000;
+/// How much of what a refused connection presented is in the line.
+const SHOWN_TEXT: usize = 100;
 
 impl Tally {
     fn add(&mut self, record: &Record) {
@@ -180,6 +182,13 @@ impl Tally {
             (Some(name), ..) => name.clone(),
             (None, Some(address), Some(port)) => std::net::SocketAddr::new(address, port).to_string(),
             _ => format!("{:?}", record.protocol).to_lowercase(),
+        };
+        // A refusal for another name than the listed one says which.
+        let place = match &record.shown {
+            Some(shown) if record.verdict == Outcome::Refused => {
+                format!("{place} [{}]", shown.to_string().chars().take(SHOWN_TEXT).collect::<String>())
+            }
+            _ => place,
         };
         // Each kind has its own room: a flood of refusals must not hide where something went.
         match record.verdict {

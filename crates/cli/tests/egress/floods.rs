@@ -1,6 +1,7 @@
 //! Floods: bounded for the attacker, harmless for everybody else.
 
-use crate::net::{net, sh};
+use crate::bytes::tls;
+use crate::net::{hex, net, sh};
 
 const ALLOWED: &[&str] = &["www.example.org"];
 
@@ -57,6 +58,29 @@ fn connect_flood_10k() {
     assert!(ended.out.ends_with("canary www.example.org\n"), "and the gateway serves on: {ended:?}");
     assert!(net.arrived().iter().all(|seen| seen.address.to_string() != "93.184.215.66"));
     assert!(ended.count("raw_address") + ended.count("connection_limit") > 5000, "{}", ended.err);
+}
+
+#[test]
+fn a_flood_of_server_names_is_recorded_in_part_and_counted_whole() {
+    let net = net();
+    // A greeting whose name is counted up in place: every connection presents another one.
+    let greeting = hex(&tls(Some("00000.evil.example.net")));
+    let flood = format!(
+        r#"use Socket; $SIG{{PIPE}} = "IGNORE"; my $place = pack_sockaddr_in(443, inet_aton("www.example.org"));
+        my $n = 0; my ($before, $after) = map {{ pack "H*", $_ }} split /3030303030/, "{greeting}";
+        for my $i (1 .. 4000) {{ socket(my $s, PF_INET, SOCK_STREAM, 0) or die; connect $s, $place or next;
+            syswrite $s, $before . sprintf("%05d", $i) . $after; sysread $s, my $end, 1; $n++ }} print $n"#
+    );
+    let ended = net.inside(ALLOWED, &perl(&flood));
+    let tried: u64 = ended.out.parse().unwrap();
+    assert!(tried >= 3000, "{ended:?}");
+    assert_eq!(ended.count("sni_mismatch"), tried, "every attempt is counted");
+    let records: Vec<_> = ended.records.iter().filter(|record| record["reason"] == "sni_mismatch").collect();
+    let named = records.iter().filter(|record| !record["shown"].is_null()).count();
+    assert_eq!(named, 1024, "as many are named as have room");
+    assert!(records.len() < 1300, "{} records of {tried} attempts", records.len());
+    assert!(records.iter().all(|record| record["shown"].is_null() == (record["shown_omitted"] == true)));
+    assert_eq!(net.arrived(), []);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Requests of HTTP.
 
+use serde_json::{Value, json};
+
 use crate::bytes::get;
 use crate::net::{net, refused, tcp};
 
@@ -7,21 +9,40 @@ const WWW: (&str, &str) = ("www.example.org", "93.184.215.10");
 const ALLOWED: &[&str] = &["www.example.org"];
 
 /// A first request that is refused: with 403 and the reason, as a program can read it.
-fn forbidden(request: &str, reason: &str) {
+fn forbidden(request: &str, reason: &str) -> Value {
     let ended = refused(ALLOWED, WWW, 80, request.as_bytes(), reason);
     assert!(ended.out.starts_with("HTTP/1.1 403 "), "{ended:?}");
     assert!(ended.out.contains(&format!("X-Ringfence-Reason: {reason}\r\n")), "{ended:?}");
+    ended.recorded(reason)["shown"].clone()
 }
 
 #[test]
 fn host_mismatch() {
-    forbidden("GET / HTTP/1.1\r\nHost: evil.example.net\r\n\r\n", "host_mismatch");
-    forbidden("GET / HTTP/1.1\r\nHost: www.example.org\r\nHost: evil.example.net\r\n\r\n", "host_mismatch");
-    forbidden("GET / HTTP/1.0\r\n\r\n", "host_missing");
+    let shown = forbidden("GET / HTTP/1.1\r\nHost: evil.example.net\r\n\r\n", "host_mismatch");
+    assert_eq!(shown, json!({"request": "GET /", "host": ["evil.example.net"]}));
+    let two = "GET / HTTP/1.1\r\nHost: www.example.org\r\nHost: evil.example.net\r\n\r\n";
+    let shown = forbidden(two, "host_mismatch");
+    assert_eq!(shown, json!({"request": "GET /", "host": ["www.example.org", "evil.example.net"]}));
+    let shown = forbidden("GET / HTTP/1.0\r\n\r\n", "host_missing");
+    assert_eq!(shown, json!({"request": "GET /"}));
+}
+
+#[test]
+fn forwarding_headers_that_name_another_host() {
+    for header in [
+        "X-Forwarded-Host: evil.example.net",
+        "Forwarded: for=192.0.2.1;host=evil.example.net",
+        "X-Original-URL: http://evil.example.net/",
+    ] {
+        let request = format!("GET /canary HTTP/1.1\r\nHost: www.example.org\r\n{header}\r\n\r\n");
+        let shown = forbidden(&request, "forwarded_host");
+        let expected = json!({"request": "GET /canary", "host": ["www.example.org"], "forwarded": [header]});
+        assert_eq!(shown, expected);
+    }
 }
 
 /// A second request on a connection whose first was fine: only the first arrives.
-fn second_is_cut(second: &str, reason: &str) {
+fn second_is_cut(second: &str, reason: &str, shown: &Value) {
     let net = net();
     let both = format!("GET /canary HTTP/1.1\r\nHost: www.example.org\r\n\r\n{second}");
     net.reaches(&tcp(WWW.1, 80, both.as_bytes()), WWW.1, 80);
@@ -37,24 +58,30 @@ fn second_is_cut(second: &str, reason: &str) {
         .map(|record| record["verdict"].as_str().unwrap())
         .collect();
     assert_eq!(verdicts, ["refused", "allowed"], "{ended:#?}");
+    assert_eq!(&ended.recorded(reason)["shown"], shown, "{ended:#?}");
     assert!(ended.err.contains("reached www.example.org (1)") && ended.err.contains("refused"), "{ended:?}");
 }
 
 #[test]
 fn host_second_request_mismatch() {
-    second_is_cut("GET /second HTTP/1.1\r\nHost: evil.example.net\r\n\r\n", "host_mismatch");
+    let shown = json!({"request": "GET /second", "host": ["evil.example.net"]});
+    second_is_cut("GET /second HTTP/1.1\r\nHost: evil.example.net\r\n\r\n", "host_mismatch", &shown);
 }
 
 #[test]
 fn second_request_is_checked_in_every_way() {
-    second_is_cut("CONNECT evil.example.net:443 HTTP/1.1\r\nHost: www.example.org\r\n\r\n", "connect_method");
-    second_is_cut("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "http2");
-    second_is_cut("garbage\r\n\r\n", "not_http");
+    let connect = "CONNECT evil.example.net:443 HTTP/1.1\r\nHost: www.example.org\r\n\r\n";
+    let shown = json!({"request": "CONNECT evil.example.net:443", "host": ["www.example.org"]});
+    second_is_cut(connect, "connect_method", &shown);
+    second_is_cut("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "http2", &json!({"request": "PRI *"}));
+    second_is_cut("garbage\r\n\r\n", "not_http", &json!({"bytes": r"garbage\x0d\x0a\x0d\x0a"}));
 }
 
 #[test]
 fn absolute_form_mismatch() {
-    forbidden("GET http://evil.example.net/ HTTP/1.1\r\nHost: www.example.org\r\n\r\n", "target_mismatch");
+    let request = "GET http://evil.example.net/ HTTP/1.1\r\nHost: www.example.org\r\n\r\n";
+    let shown = forbidden(request, "target_mismatch");
+    assert_eq!(shown, json!({"request": "GET http://evil.example.net/", "host": ["www.example.org"]}));
 }
 
 #[test]
@@ -97,6 +124,9 @@ fn te_obfuscated() {
 
 #[test]
 fn connect_method() {
+    let request = "CONNECT evil.example.net:443 HTTP/1.1\r\nHost: evil.example.net:443\r\n\r\n";
+    let shown = forbidden(request, "connect_method");
+    assert_eq!(shown, json!({"request": "CONNECT evil.example.net:443", "host": ["evil.example.net:443"]}));
     forbidden("CONNECT www.example.org:443 HTTP/1.1\r\nHost: www.example.org:443\r\n\r\n", "connect_method");
 }
 

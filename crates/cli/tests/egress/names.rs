@@ -144,6 +144,22 @@ fn idn_homograph() {
 }
 
 #[test]
+fn query_of_another_class_is_recorded_with_its_name() {
+    let net = net();
+    // CHAOS: what a program asks about a server, not about a host.
+    let mut question = ask("secret.evil.example.net", TXT);
+    net.reaches(&udp(DIRECT, 53, &question), DIRECT, 53);
+    *question.last_mut().unwrap() = 3;
+    let ended = net.inside(ALLOWED, &udp(INSIDE, 53, &question));
+    assert_eq!(net.seen(), []);
+    let shown = serde_json::json!({"query": ["secret.evil.example.net TXT CH"]});
+    assert_eq!(ended.recorded("bad_query")["shown"], shown);
+    // What is no message at all is shown as it is.
+    let ended = net.inside(ALLOWED, &udp(INSIDE, 53, b"\x1b[31mhello"));
+    assert_eq!(ended.recorded("bad_query")["shown"], serde_json::json!({"bytes": r"\x1b[31mhello"}));
+}
+
+#[test]
 fn nul_in_name() {
     let net = net();
     let tricks: &[&[&[u8]]] = &[

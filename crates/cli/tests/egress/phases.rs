@@ -104,3 +104,21 @@ fn refused_connections_are_in_the_log() {
     let text = std::fs::read_to_string(&audit).unwrap();
     assert!(text.contains("other.example.org") && text.contains("refused"), "{text}");
 }
+
+#[test]
+fn a_host_that_was_presented_is_in_the_log() {
+    let net = net();
+    let scratch = net.scratch();
+    let file = scratch.path().join("task.yaml");
+    let commands = ["curl -sS --max-time 5 -H 'Host: evil.example.net' http://www.example.org/; true"];
+    let text = task("", "true", &commands, "true")
+        .replace("profile: T0.H1.N2\n", "profile: T0.H1.N1\nnetwork: {allow_domains: [www.example.org]}\n");
+    std::fs::write(&file, text.replace("phases:\n", "")).unwrap();
+    let output = net.eval(&file, &scratch.path().join("logs")).output().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!((accuracy(&result) - 1.0).abs() < 1e-9, "{result}");
+    assert_eq!(net.arrived(), []);
+    let audit = result["log"].as_str().unwrap().replace(".eval", ".audit.jsonl");
+    let text = std::fs::read_to_string(&audit).unwrap();
+    assert!(text.contains("host_mismatch") && text.contains(r#""host":["evil.example.net"]"#), "{text}");
+}
