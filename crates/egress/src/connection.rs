@@ -9,7 +9,6 @@ use profile::Egress;
 
 use crate::book::{Meaning, is_synthetic};
 use crate::head::Head;
-use crate::outside::Outside;
 use crate::reason::Reason;
 use crate::record::{Outcome, Protocol, Record};
 use crate::relay::{self, Direction, Ended, Flow, Meter};
@@ -192,7 +191,7 @@ async fn tell(served: &Served, stream: Socket, to: Option<SocketAddr>, story: &m
     let used = Arc::clone(&story.used);
     let allows = |rules: &Egress| {
         let same = matches!(decide(rules, &attempt), Verdict::Allowed { check: now, .. } if now == check);
-        same && used.get().is_none_or(|address| Outside::still_accepts(&attempt, *address, rules))
+        same && used.get().is_none_or(|address| served.outside.still_accepts(&attempt, *address, rules))
     };
     let ended = {
         let work = pass(served, &stream, &attempt, asked.port(), check, story, &allows);
@@ -306,7 +305,7 @@ async fn connect(
     let rules = served.rules();
     let addresses = match attempt {
         Attempt::Name(name, _) | Attempt::Query(name) => served.outside.resolve(name, &rules).await?,
-        Attempt::Address(address, _) => Outside::accept_raw(*address, &rules)?,
+        Attempt::Address(address, _) => served.outside.accept_raw(*address, &rules)?,
     };
     let other = served.outside.connect(&addresses, port).await?;
     let address = other.peer_addr().map_err(|_| Reason::HostUnreachable)?.ip();

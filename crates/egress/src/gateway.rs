@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 
 use crate::neighbours::{Neighbour, Neighbourhood};
-use crate::outside::{Outside, ResolverError};
+use crate::outside::{Outside, OutsideError};
 use crate::reason::Reason;
 use crate::record::{Counters, Journal, Outcome, Protocol, Record};
 use crate::relay::Buffers;
@@ -81,7 +81,7 @@ impl Gateway {
         reach: Option<Arc<dyn Reach>>,
         records: mpsc::Sender<Record>,
         lost: mpsc::UnboundedSender<Lost>,
-    ) -> Result<Self, ResolverError> {
+    ) -> Result<Self, OutsideError> {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(1 << 20);
         // Two for each connection: one inside, one outside.
         let connections = descriptors.saturating_sub(OWN_DESCRIPTORS) / 2;

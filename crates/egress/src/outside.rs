@@ -16,6 +16,7 @@ use profile::{Egress, HostName, NetworkRules};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use crate::onlink::OnLink;
 use crate::reach::{self, Private};
 use crate::reason::Reason;
 use crate::verdict::Attempt;
@@ -31,6 +32,7 @@ const MAX_ADDRESSES: usize = 6;
 pub(crate) struct Outside {
     resolver: TokioResolver,
     connect: Duration,
+    on_link: OnLink,
     /// Addresses as they were answered, judged by nobody, as long as the answer holds.
     answers: Mutex<HashMap<HostName, Answered>>,
 }
@@ -43,13 +45,22 @@ const MAX_ANSWERS: usize = 4096;
 
 /// Why the gateway cannot start.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot use this host's resolver: {0}")]
-pub struct ResolverError(String);
+pub enum OutsideError {
+    /// Names cannot be looked up.
+    #[error("cannot use this host's resolver: {0}")]
+    Resolver(String),
+    /// Which networks are the runner's own is unknown.
+    #[error("cannot list the addresses of this host's interfaces: {0}")]
+    Interfaces(std::io::Error),
+}
 
 impl Outside {
     /// With the host's resolver, or another.
-    pub(crate) fn new(upstream: Option<SocketAddr>, connect: Duration) -> Result<Self, ResolverError> {
-        let failed = |error: NetError| ResolverError(error.to_string());
+    pub(crate) fn new(upstream: Option<SocketAddr>, connect: Duration) -> Result<Self, OutsideError> {
+        let failed = |error: NetError| OutsideError::Resolver(error.to_string());
+        let on_link = OnLink::default();
+        // Where this cannot be asked for, every connection would be refused: better said at the start.
+        on_link.contains(IpAddr::from([0, 0, 0, 0])).map_err(OutsideError::Interfaces)?;
         let mut builder = match upstream {
             // A host without one resolves nothing; a sandbox that may reach nothing needs none.
             None => TokioResolver::builder_tokio().unwrap_or_else(|_| {
@@ -72,7 +83,7 @@ impl Outside {
         options.use_hosts_file = ResolveHosts::Never;
         options.timeout = Duration::from_secs(3);
         options.attempts = 2;
-        Ok(Self { resolver: builder.build().map_err(failed)?, connect, answers: Mutex::default() })
+        Ok(Self { resolver: builder.build().map_err(failed)?, connect, on_link, answers: Mutex::default() })
     }
 
     /// The addresses of a name that may be connected to. Absolute: no search domain is ever tried.
@@ -83,7 +94,7 @@ impl Outside {
         let mut first = Reason::Unresolved;
         let mut usable = Vec::new();
         for &address in found.iter() {
-            match judge(address, private, &rules.deny_cidr) {
+            match self.judge(address, private, rules) {
                 None => usable.push(address),
                 Some(reason) if first == Reason::Unresolved => first = reason,
                 Some(_) => {}
@@ -115,10 +126,10 @@ impl Outside {
     }
 
     /// An address that a program asked for without a name: listed ones as they are, others like an answer.
-    pub(crate) fn accept_raw(address: IpAddr, egress: &Egress) -> Result<Vec<IpAddr>, Reason> {
+    pub(crate) fn accept_raw(&self, address: IpAddr, egress: &Egress) -> Result<Vec<IpAddr>, Reason> {
         let (Egress::Everything { rules } | Egress::Listed { rules }) = egress else { return Err(Reason::NoNetwork) };
         let listed = rules.allow_cidr.iter().any(|net| net.contains(&address));
-        match judge(address, if listed { Private::Allowed } else { Private::Refused }, &rules.deny_cidr) {
+        match self.judge(address, if listed { Private::Allowed } else { Private::Refused }, rules) {
             // A site's own ranges may be anything but the runner, loopback and metadata.
             Some(Reason::AnswerSpecial) if listed => Ok(vec![address]),
             Some(reason) => Err(reason),
@@ -127,14 +138,28 @@ impl Outside {
     }
 
     /// Whether an address that is in use would still be used by these rules.
-    pub(crate) fn still_accepts(attempt: &Attempt, address: IpAddr, egress: &Egress) -> bool {
+    pub(crate) fn still_accepts(&self, attempt: &Attempt, address: IpAddr, egress: &Egress) -> bool {
         let (Egress::Everything { rules } | Egress::Listed { rules }) = egress else { return false };
         match attempt {
-            Attempt::Address(asked, _) => Self::accept_raw(*asked, egress).is_ok(),
+            Attempt::Address(asked, _) => self.accept_raw(*asked, egress).is_ok(),
             Attempt::Name(name, _) | Attempt::Query(name) => {
-                judge(address, private_answers(rules, name), &rules.deny_cidr).is_none()
+                self.judge(address, private_answers(rules, name), rules).is_none()
             }
         }
+    }
+
+    /// Why an address may not be connected to, if so: by what it is, then by where this host is.
+    fn judge(&self, address: IpAddr, private: Private, rules: &NetworkRules) -> Option<Reason> {
+        let refused = reach::refusal(address, private, &rules.deny_cidr);
+        if refused.is_some() || reach::is_own(address) {
+            return refused.or(Some(Reason::AnswerOwn));
+        }
+        // A private address that is allowed was listed as the site's own; a public one needs its range to be.
+        if reach::is_private(address) || rules.allow_cidr.iter().any(|net| net.contains(&address)) {
+            return None;
+        }
+        // What cannot be told apart from a neighbour is one.
+        self.on_link.contains(address).unwrap_or(true).then_some(Reason::AnswerOnLink)
     }
 
     /// Connects to the first address that answers.
@@ -160,10 +185,6 @@ impl Outside {
 fn private_answers(rules: &NetworkRules, name: &HostName) -> Private {
     let allowed = rules.allow_private_answers.iter().any(|pattern| pattern.matches(name));
     if allowed || mutated(Mutation::PrivateAnswers) { Private::Allowed } else { Private::Refused }
-}
-
-fn judge(address: IpAddr, private: Private, denied: &std::collections::BTreeSet<ipnet::IpNet>) -> Option<Reason> {
-    reach::refusal(address, private, denied).or_else(|| reach::is_own(address).then_some(Reason::AnswerOwn))
 }
 
 /// IPv6 and IPv4 in turn, so that one broken family costs one step.

@@ -21,13 +21,21 @@ pub(crate) fn refusal(address: IpAddr, private: Private, denied: &BTreeSet<IpNet
     if denied.iter().any(inside) {
         return Some(Reason::AddressDenied);
     }
-    let reason = match address {
-        IpAddr::V4(v4) => special_v4(v4),
-        IpAddr::V6(v6) => special_v6(v6),
-    };
-    match reason {
+    match special(address) {
         Some(Reason::AnswerPrivate) if private == Private::Allowed => None,
         reason => reason,
+    }
+}
+
+/// Whether the address is in a private range.
+pub(crate) fn is_private(address: IpAddr) -> bool {
+    special(address) == Some(Reason::AnswerPrivate)
+}
+
+fn special(address: IpAddr) -> Option<Reason> {
+    match address {
+        IpAddr::V4(v4) => special_v4(v4),
+        IpAddr::V6(v6) => special_v6(v6),
     }
 }
 

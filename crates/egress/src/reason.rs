@@ -98,6 +98,8 @@ reasons! {
     AnswerMetadata = "answer_metadata",
     /// the answer is an address of the runner
     AnswerOwn = "answer_own",
+    /// the answer is in a network that the runner is attached to
+    AnswerOnLink = "answer_on_link",
     /// the answer stands for another address
     AnswerTransition = "answer_transition",
     /// the answer is not globally reachable

@@ -83,6 +83,67 @@ fn answer_runner_address() {
     drop(server);
 }
 
+/// An address of the runner's interface, until it is dropped: its prefix makes the servers neighbours of the runner.
+struct Attached(Vec<String>);
+
+impl Attached {
+    fn new(net: &crate::net::Net, address: &str) -> Self {
+        let ip = |what: &str| {
+            let mut command = net.testnet.command("ip");
+            command.args(["address", what, address, "dev", "rf1"]);
+            command
+        };
+        // Without a route for its prefix: a server there is reached as before, with and without the control.
+        let mut add = ip("add");
+        add.arg("noprefixroute").args(address.contains(':').then_some("nodad"));
+        assert!(add.status().unwrap().success());
+        let delete = ip("delete");
+        let words = std::iter::once(delete.get_program()).chain(delete.get_args());
+        Self(words.map(|word| word.to_str().unwrap().to_owned()).collect())
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new(&self.0[0]).args(&self.0[1..]).status();
+    }
+}
+
+#[test]
+fn a_neighbour_with_a_public_address_is_refused_unless_its_range_is_listed() {
+    let net = net();
+    for (address, range, name, server) in [
+        ("93.184.215.200/24", "93.184.215.0/24", "packages.example.org", "93.184.215.11"),
+        ("2606:2800:220:1::200/64", "2606:2800:220:1::/64", "v6only.example.org", "2606:2800:220:1::10"),
+    ] {
+        let probe = tcp(name, 80, &get(name, "/canary"));
+        let ended = net.inside(&[name], &probe);
+        assert!(ended.out.ends_with(&format!("canary {name}\n")), "not yet a neighbour: {ended:?}");
+        let attached = Attached::new(&net, address);
+        net.reaches(&tcp(server, 80, &get(name, "/canary")), server, 80);
+        let ended = net.inside(&[name], &probe);
+        assert_eq!(net.arrived(), [], "{ended:?}");
+        ended.recorded("answer_on_link");
+        // Without a list too, by its number.
+        let everything = ["--profile", "T0.H1.N0", "--justification", "a test"];
+        let ended = net.run(&everything, &tcp(server, 80, &get(name, "/canary")));
+        assert_eq!(net.arrived(), [], "{ended:?}");
+        ended.recorded("answer_on_link");
+        let scratch = net.scratch();
+        let document = scratch.path().join("site.yaml");
+        let rules = |more: &str| format!("profile: T0.H1.N1\nnetwork:\n  allow_domains: [{name}]\n  {more}\n");
+        crate::net::write(&document, &rules(&format!("allow_private_answers: [{name}]")));
+        let arguments = ["--profile", document.to_str().unwrap()];
+        net.run(&arguments, &probe).recorded("answer_on_link");
+        assert_eq!(net.arrived(), [], "private answers are not public ones");
+        crate::net::write(&document, &rules(&format!("allow_cidr: [\"{range}\"]")));
+        let ended = net.run(&arguments, &probe);
+        assert!(ended.out.ends_with(&format!("canary {name}\n")), "{ended:?}");
+        drop(attached);
+        net.testnet.forget().unwrap();
+    }
+}
+
 /// There is no translator here that would turn these into the private host; that they are not even tried can be shown.
 #[test]
 fn answer_nat64_private() {
