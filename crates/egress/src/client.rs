@@ -61,7 +61,7 @@ pub enum Notice {
 /// What waits for an answer.
 #[derive(Default)]
 struct Waiting {
-    ready: Option<oneshot::Sender<Result<(), String>>>,
+    ready: Option<oneshot::Sender<Result<Option<u32>, String>>>,
     attached: HashMap<u32, oneshot::Sender<Result<(), String>>>,
     replaced: HashMap<u32, oneshot::Sender<()>>,
     detached: HashMap<u32, oneshot::Sender<Counters>>,
@@ -93,6 +93,7 @@ pub struct GatewayProcess {
     shared: Arc<Shared>,
     next: AtomicU32,
     child: Child,
+    landlock: Option<u32>,
     notices: mpsc::UnboundedSender<Notice>,
     reading: tokio::task::JoinHandle<()>,
 }
@@ -148,9 +149,9 @@ impl GatewayProcess {
         let (ready, started) = oneshot::channel();
         shared.waiting().ready = Some(ready);
         let reading = tokio::spawn(read(Arc::clone(&shared), notices.clone(), decider));
-        let process = Self { shared, next: AtomicU32::new(1), child, notices, reading };
+        let mut process = Self { shared, next: AtomicU32::new(1), child, landlock: None, notices, reading };
         process.shared.say(&ToGateway::Configure(settings, asking), &[]).await?;
-        in_time(started).await?.map_err(GatewayError::Refused)?;
+        process.landlock = in_time(started).await?.map_err(GatewayError::Refused)?;
         Ok((process, received))
     }
 
@@ -244,6 +245,11 @@ impl GatewayProcess {
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
+
+    /// The version of Landlock that keeps it from files, beside its system-call filter; `None` where the kernel has none.
+    pub fn landlock(&self) -> Option<u32> {
+        self.landlock
+    }
 }
 
 /// A gateway that does not answer is none.
@@ -330,7 +336,7 @@ async fn read(shared: Arc<Shared>, notices: mpsc::UnboundedSender<Notice>, decid
     let mut inbox = Inbox::default();
     while let Ok(Some((message, _))) = inbox.receive(&shared.stream).await {
         match message {
-            FromGateway::Ready => answer(shared.waiting().ready.take(), Ok(())),
+            FromGateway::Ready { landlock } => answer(shared.waiting().ready.take(), Ok(landlock)),
             FromGateway::Failed(why) => answer(shared.waiting().ready.take(), Err(why)),
             FromGateway::Attached { id, error } => {
                 answer(shared.waiting().attached.remove(&id), error.map_or(Ok(()), Err));

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::TaskTracker;
 
 use crate::neighbours::{Neighbour, Neighbourhood};
-use crate::outside::{Outside, OutsideError};
+use crate::outside::{HostResolver, Outside, OutsideError};
 use crate::reason::Reason;
 use crate::record::{Counters, Journal, Outcome, Protocol, Record};
 use crate::relay::Buffers;
@@ -77,6 +77,7 @@ impl Gateway {
     /// Starts without any sandbox. Records and losses go to the channels.
     pub fn new(
         settings: &Settings,
+        resolver: &HostResolver,
         decider: Option<Arc<dyn Decider>>,
         reach: Option<Arc<dyn Reach>>,
         records: mpsc::Sender<Record>,
@@ -86,7 +87,7 @@ impl Gateway {
         // Two for each connection: one inside, one outside.
         let connections = descriptors.saturating_sub(OWN_DESCRIPTORS) / 2;
         let commons = Commons {
-            outside: Arc::new(Outside::new(settings.upstream, settings.limits.connect)?),
+            outside: Arc::new(Outside::new(settings.upstream, resolver, settings.limits.connect)?),
             buffers: Arc::new(Buffers::default()),
             all_connections: Arc::new(Semaphore::new(usize::try_from(connections).unwrap_or(1024).min(1 << 20))),
             decider,

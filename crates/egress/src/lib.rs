@@ -46,7 +46,7 @@ pub use gateway::{Gateway, Inlet, Lost, Settings};
 pub use head::{Body, Head, MAX_HEAD, read_head};
 pub use hello::{HIDDEN_NAMES, Hello, MAX_HELLO, check_hello, read_hello};
 pub use neighbours::Neighbour;
-pub use outside::OutsideError;
+pub use outside::{HostResolver, OutsideError};
 pub use process::{become_gateway, execute_gateway};
 pub use question::{Kind, MAX_QUERY, Question, read_question};
 pub use reason::Reason;

@@ -90,7 +90,10 @@ pub(crate) enum Asking {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromGateway {
-    Ready,
+    /// It serves, confined by a filter and by this version of Landlock, where the kernel has one.
+    Ready {
+        landlock: Option<u32>,
+    },
     /// It cannot start.
     Failed(String),
     Attached {

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Query, ResponseCode};
 use hickory_proto::rr::Record;
-use hickory_resolver::config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::{Resolver, TokioResolver};
@@ -43,6 +45,17 @@ type Answered = (Instant, Arc<[IpAddr]>);
 /// Names whose addresses are kept.
 const MAX_ANSWERS: usize = 4096;
 
+/// The resolver that the host is configured with, as its file said at one time: a process that is confined reads no files.
+#[derive(Debug, Clone, Default)]
+pub struct HostResolver(Option<(ResolverConfig, ResolverOpts)>);
+
+impl HostResolver {
+    /// Reads `/etc/resolv.conf`. A host without one resolves nothing; a sandbox that may reach nothing needs none.
+    pub fn read() -> Self {
+        Self(hickory_resolver::system_conf::read_system_conf().ok())
+    }
+}
+
 /// Why the gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OutsideError {
@@ -56,17 +69,22 @@ pub enum OutsideError {
 
 impl Outside {
     /// With the host's resolver, or another.
-    pub(crate) fn new(upstream: Option<SocketAddr>, connect: Duration) -> Result<Self, OutsideError> {
+    pub(crate) fn new(
+        upstream: Option<SocketAddr>,
+        host: &HostResolver,
+        connect: Duration,
+    ) -> Result<Self, OutsideError> {
         let failed = |error: NetError| OutsideError::Resolver(error.to_string());
         let on_link = OnLink::default();
         // Where this cannot be asked for, every connection would be refused: better said at the start.
         on_link.contains(IpAddr::from([0, 0, 0, 0])).map_err(OutsideError::Interfaces)?;
         let mut builder = match upstream {
-            // A host without one resolves nothing; a sandbox that may reach nothing needs none.
-            None => TokioResolver::builder_tokio().unwrap_or_else(|_| {
-                let config = ResolverConfig::from_parts(None, Vec::new(), Vec::new());
-                Resolver::builder_with_config(config, TokioRuntimeProvider::default())
-            }),
+            None => {
+                let (config, options) = host.0.clone().unwrap_or_else(|| {
+                    (ResolverConfig::from_parts(None, Vec::new(), Vec::new()), ResolverOpts::default())
+                });
+                Resolver::builder_with_config(config, TokioRuntimeProvider::default()).with_options(options)
+            }
             Some(address) => {
                 let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
                     connection.port = address.port();

@@ -1,4 +1,6 @@
-//! The gateway's own process: without the runner's environment, files and keys, without rights, with limits of its own.
+//! The gateway's own process: without the runner's environment and descriptors, without rights, files or programs, with
+//! limits of its own. As root it becomes nobody; as a plain user it stays that user. What it may ask of the kernel is the
+//! same for both ([`sandbox::confine_process`]).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,12 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use profile::Egress;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{Gid, Uid};
+use sandbox::ConfinedProcess;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::gateway::{Gateway, Inlet, Lost};
 use crate::lines::Lines;
 use crate::link::{Asking, Comes, FromGateway, Inbox, ToGateway, send};
+use crate::outside::HostResolver;
 use crate::record::Record;
 use crate::served::{Asked, Decider};
 use crate::services::Reach;
@@ -49,6 +53,8 @@ fn serve() -> std::io::Result<()> {
     // Ctrl-C is for the runner; we end when it does.
     let _ = rustix::process::setsid();
     let stream = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
+    // The last file that is read; behind the confinement there are none.
+    let resolver = HostResolver::read();
     give_up_rights()?;
     // tokio panics where it cannot start a worker, and the runner would only learn that we are gone.
     if let Err(error) = sandbox::check_tasks(WORKERS) {
@@ -56,8 +62,9 @@ fn serve() -> std::io::Result<()> {
         let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), |why| format!("{error}: {why}"));
         return runtime.block_on(refuse(stream, why));
     }
+    let confined = sandbox::confine_process().map_err(|error| format!("it cannot confine itself: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
-    runtime.block_on(work(stream))
+    runtime.block_on(work(stream, confined, resolver))
 }
 
 /// Tells the runner why there is no gateway.
@@ -84,13 +91,17 @@ fn give_up_rights() -> std::io::Result<()> {
             rustix::thread::set_thread_res_uid(uid, uid, uid)?;
         }
     }
-    rustix::thread::set_no_new_privs(true)?;
     Ok(())
 }
 
 type Outgoing = mpsc::UnboundedSender<FromGateway>;
 
-async fn work(stream: OwnedFd) -> std::io::Result<()> {
+/// Serves the runner. A process that is not confined only says so, and ends.
+async fn work(
+    stream: OwnedFd,
+    confined: Result<ConfinedProcess, String>,
+    resolver: HostResolver,
+) -> std::io::Result<()> {
     let stream = std::os::unix::net::UnixStream::from(stream);
     stream.set_nonblocking(true)?;
     let stream = Arc::new(UnixStream::from_std(stream)?);
@@ -104,17 +115,21 @@ async fn work(stream: OwnedFd) -> std::io::Result<()> {
     let decider = (asking == Asking::Wanted).then(|| Arc::clone(&runner) as Arc<dyn Decider>);
     let lines = Arc::new(Lines::new(out.clone()));
     let reach = Some(Arc::clone(&lines) as Arc<dyn Reach>);
-    let gateway = match Gateway::new(&settings, decider, reach, record_sender, lost_sender) {
-        Ok(gateway) => Arc::new(gateway),
+    let gateway = confined.and_then(|confined| {
+        let gateway = Gateway::new(&settings, &resolver, decider, reach, record_sender, lost_sender);
+        gateway.map(|gateway| (Arc::new(gateway), confined)).map_err(|error| error.to_string())
+    });
+    let (gateway, confined) = match gateway {
+        Ok(started) => started,
         Err(error) => {
-            let _ = out.send(FromGateway::Failed(error.to_string()));
+            let _ = out.send(FromGateway::Failed(error));
             drop(out);
             drop((runner, lines));
             let _ = writer.await;
             return Ok(());
         }
     };
-    let _ = out.send(FromGateway::Ready);
+    let _ = out.send(FromGateway::Ready { landlock: confined.landlock });
     while let Some((message, descriptors)) = inbox.receive(&stream).await? {
         match message {
             ToGateway::Reached { ask, error } => lines.reached(ask, error, descriptors.into_iter().next()),

@@ -377,14 +377,31 @@ fn the_gateway_has_no_rights_and_none_of_our_environment() {
         let pid = world.gateway.pid();
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
         assert_eq!(read("environ"), "");
-        let status = read("status");
-        for expected in
-            ["Uid:\t65534\t65534\t65534\t65534", "Groups:\t\n", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"]
-        {
-            assert!(
-                status.contains(expected) || status.replace(" \n", "\n").contains(expected),
-                "{expected}: {status}"
-            );
+        let tasks: Vec<_> = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().collect();
+        assert!(tasks.len() > 1, "{tasks:?}");
+        for task in tasks {
+            let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            for expected in [
+                "Uid:\t65534\t65534\t65534\t65534",
+                "Groups:\t\n",
+                "CapInh:\t0000000000000000",
+                "CapPrm:\t0000000000000000",
+                "CapEff:\t0000000000000000",
+                "CapAmb:\t0000000000000000",
+                "NoNewPrivs:\t1",
+                "Seccomp:\t2",
+            ] {
+                assert!(
+                    status.contains(expected) || status.replace(" \n", "\n").contains(expected),
+                    "{expected}: {status}"
+                );
+            }
         }
+        // Sockets, events, and nothing that has a path.
+        for descriptor in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+            let target = std::fs::read_link(descriptor.unwrap().path()).unwrap().display().to_string();
+            assert!(target == "/dev/null" || !target.starts_with('/'), "{target}");
+        }
+        assert_eq!(world.gateway.landlock(), jail::probe::landlock_version());
     });
 }

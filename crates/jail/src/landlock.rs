@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use crate::{probe, syscalls};
 
 /// Which rights each version of the interface knows: 13, then `refer`, `truncate` and (from version 5) `ioctl_dev`.
-fn handled(version: u32) -> u64 {
+pub(crate) fn handled(version: u32) -> u64 {
     let bits = match version {
         0 => 0,
         1 => 13,
@@ -18,7 +18,7 @@ fn handled(version: u32) -> u64 {
 }
 
 /// From version 6 on: no abstract sockets and no signals to processes outside.
-fn scoped(version: u32) -> u64 {
+pub(crate) fn scoped(version: u32) -> u64 {
     if version >= 6 { 3 } else { 0 }
 }
 

@@ -6,10 +6,12 @@
 //! - [`enter`]: the way into a container that another engine made.
 //! - [`world`]: network namespaces of our own, for proofs.
 //! - [`cgroups`]: control groups, v1 and v2.
+//! - [`confine()`]: a process of ours that needs sockets, memory and threads, and nothing else.
 
 mod attempt;
 mod capture;
 pub mod cgroups;
+mod confine;
 pub mod enter;
 mod filter;
 mod kvm;
@@ -26,6 +28,7 @@ pub mod world;
 pub mod zygote;
 
 pub use attempt::{Failure, Step};
+pub use confine::{Confined, confine};
 
 /// The program: the zygote, unless its first argument makes it the way into a container.
 pub fn main() -> std::process::ExitCode {

@@ -31,6 +31,7 @@ pub use container::{Capture, Containers, Request, System, check_mount, check_mou
 pub use jail::cgroups::Limits;
 pub use jail::enter;
 pub use jail::zygote::{Image, Mount, Network, RELAY_TCP, RELAY_UDP, SEARCHED_ABOVE, is_system, keep_descriptors_back};
+pub use jail::{Confined as ConfinedProcess, confine as confine_process};
 pub use local::{start_local, start_local_by};
 pub use maker::{Bounds, Kind, Maker, Pending, Variant};
 pub use operation::{Event, Input, Running};

@@ -188,3 +188,29 @@ fn the_gateway_inherits_no_open_file() {
         .collect();
     assert!(!open.iter().any(|path| path.contains("passwd")), "{open:?}");
 }
+
+#[test]
+fn the_gateway_is_confined_as_root_and_as_a_plain_user() {
+    let net = net();
+    let scratch = net.scratch();
+    let script = sh("curl -sS -m 5 http://www.example.org/canary; sleep 3");
+    let arguments = ["--profile", "T0.H1.N1", "--allow", "www.example.org"];
+    let mut running = net.background(&scratch.path().join("log"), &arguments, &script);
+    assert_eq!(running.line(), "canary www.example.org", "and it works");
+    let gateway = running.child("ringfence-gateway");
+    let uid = net.user().unwrap_or(65_534);
+    let tasks = std::fs::read_dir(format!("/proc/{gateway}/task")).unwrap();
+    let tasks: Vec<String> =
+        tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect();
+    assert!(tasks.len() > 1, "{tasks:?}");
+    for status in tasks {
+        for line in ["NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000", "CapPrm:\t0000000000000000"] {
+            assert!(status.contains(&format!("\n{line}\n")), "{line}: {status}");
+        }
+        assert!(status.contains(&format!("\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")), "{status}");
+    }
+    // Not dumpable: its memory and descriptors are root's, also where the user is the same.
+    let descriptors = std::fs::metadata(format!("/proc/{gateway}/fd")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&descriptors), 0);
+    assert_eq!(std::fs::read(format!("/proc/{gateway}/environ")).unwrap(), b"");
+}

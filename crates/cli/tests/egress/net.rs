@@ -134,6 +134,11 @@ impl Net {
         Self { testnet, directory, ringfence, user, docker, compose, capture, also_without }
     }
 
+    /// Who runs the command.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.user
+    }
+
     pub(crate) fn www(&self) -> PathBuf {
         self.directory.path().join("www")
     }
