@@ -9,6 +9,7 @@ mod config;
 mod digest;
 mod entry;
 mod layout;
+mod private;
 mod progress;
 mod pull;
 mod save;

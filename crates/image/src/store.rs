@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::digest::{Digest, Measured};
+use crate::private;
 use crate::progress::Progress;
 use crate::unlisted::{self, Below};
 use crate::unpack::{Limits, Rights, remove_tree, unpack};
@@ -102,7 +103,11 @@ impl Store {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
             _ => Ok(()),
         };
+        // Before anything is made there, and again when it is known where it is.
+        let there = root.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
+        private::check_way(there).map_err(failed)?;
         make(root).map_err(failed)?;
+        private::check_way(root).map_err(failed)?;
         let metadata = fs::symlink_metadata(root).map_err(failed)?;
         // Whoever else may write here would choose what runs.
         if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {

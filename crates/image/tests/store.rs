@@ -261,3 +261,35 @@ fn nothing_is_collected_while_somebody_imports() {
     assert_eq!(store.use_image(&image).unwrap().layers.len(), 3);
     assert!(!store.collect().unwrap().busy);
 }
+
+/// Another user who may write to a directory above the store could put a store of their own in its place.
+#[test]
+fn a_store_below_a_directory_of_others_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = tempfile::tempdir().unwrap();
+    let shared = place.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    let mode = |mode: u32| std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(mode)).unwrap();
+    let refused = |path: &Path| match Store::open(path) {
+        Err(ImageError::Store { source, .. }) => source.kind() == std::io::ErrorKind::PermissionDenied,
+        _ => false,
+    };
+    mode(0o777);
+    assert!(refused(&shared.join("deep/store")));
+    assert!(std::fs::read_dir(&shared).unwrap().next().is_none(), "nothing was made there");
+    // Nor by a link that leads there, or that lies there.
+    std::os::unix::fs::symlink("shared", place.path().join("link")).unwrap();
+    assert!(refused(&place.path().join("link/store")));
+    std::fs::create_dir(place.path().join("own")).unwrap();
+    std::os::unix::fs::symlink("../own", shared.join("out")).unwrap();
+    assert!(refused(&shared.join("out/store")));
+    // As /tmp is: only owners rename what is theirs.
+    mode(0o1777);
+    Store::open(&shared.join("store")).unwrap();
+    mode(0o755);
+    Store::open(&shared.join("store")).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&shared, Some(12_345), None).unwrap();
+        assert!(refused(&shared.join("store")), "another user's");
+    }
+}
