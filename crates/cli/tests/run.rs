@@ -66,6 +66,53 @@ fn mounts_are_read_only_unless_they_say_otherwise() {
     assert_eq!(std::fs::read_to_string(directory.path().join("g")).unwrap(), "inside\n");
 }
 
+/// Another user makes the directory of running sandboxes first, so that theirs is found or none is.
+#[test]
+fn a_squatted_runtime_directory_is_not_used() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if is_root() {
+        return; // Root's is in /run, where only root makes anything.
+    }
+    let place = tempfile::tempdir().unwrap();
+    let uid = rustix::process::geteuid().as_raw();
+    // What others made is not private: they can write to it.
+    for squatted in ["tmp", "runtime", "runtime/ringfence"] {
+        std::fs::create_dir(place.path().join(squatted)).unwrap();
+    }
+    let old = place.path().join("tmp").join(format!("ringfence-{uid}"));
+    std::fs::create_dir(&old).unwrap();
+    for open in [&old, &place.path().join("runtime"), &place.path().join("runtime/ringfence")] {
+        std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    std::fs::create_dir(place.path().join("home")).unwrap();
+    let with = |mut command: Command, home: &Path| {
+        command.env("TMPDIR", place.path().join("tmp")).env("XDG_RUNTIME_DIR", place.path().join("runtime"));
+        command.env("HOME", home);
+        command
+    };
+    let home = place.path().join("home");
+    let mut child = with(ringfence(&["--", "sh", "-c", "echo ready; cat"]), &home)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+    let mut list = with(Command::new(ringfence(&[]).get_program()), &home);
+    let listed = list.args(["sandbox", "list"]).output().unwrap();
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.lines().any(|line| line.starts_with(&format!("{}-", child.id()))), "{listed}");
+    assert_eq!(std::fs::read_dir(&old).unwrap().count(), 0);
+    if !Path::new(&format!("/run/user/{uid}")).exists() {
+        // Without any place it runs, and says that it is not listed.
+        let output = with(ringfence(&["--", "true"]), &place.path().join("tmp/nowhere")).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && err.contains("will not find this sandbox"), "{err}");
+    }
+}
+
 #[test]
 fn a_directory_is_an_image() {
     let image = tempfile::tempdir().unwrap();

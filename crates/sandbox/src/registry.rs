@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 /// A run that this process holds. Dropping it takes it off the list.
 #[derive(Debug)]
@@ -31,32 +31,57 @@ pub struct Run {
 
 /// Where the runs of this user are listed: a directory that is nobody else's. It is made if it is not there.
 pub fn private_directory() -> io::Result<PathBuf> {
-    base()
+    let directory = place()?;
+    // 0700 from the first moment on.
+    fs::DirBuilder::new().mode(0o700).recursive(true).create(&directory)?;
+    let opened = File::options()
+        .read(true)
+        .custom_flags((OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed())
+        .open(&directory)
+        .map_err(|_| not_private(&directory))?;
+    if !is_private(&opened.metadata()?) {
+        return Err(not_private(&directory));
+    }
+    Ok(directory)
 }
 
-fn base() -> io::Result<PathBuf> {
+/// The path of that directory, whether or not it is there. All in places where no other user can make something of the same
+/// name first, and leave it there: /run, the user's runtime directory (checked), the user's home.
+pub(crate) fn place() -> io::Result<PathBuf> {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return Ok("/run/ringfence".into());
+    }
+    let stated = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    // Where a session without the variable (cron, su) finds what one with it has made.
+    let usual = PathBuf::from(format!("/run/user/{}", uid.as_raw()));
+    let is_ours = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|metadata| is_private(&metadata));
+    if let Some(runtime) = stated.into_iter().chain([usual]).find(is_ours) {
+        return Ok(runtime.join("ringfence"));
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = home.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            "there is no private directory: neither XDG_RUNTIME_DIR nor HOME is one",
+        )
+    })?;
+    let metadata = fs::metadata(&home)?;
+    if metadata.uid() != uid.as_raw() || metadata.mode() & 0o002 != 0 {
+        return Err(not_private(&home));
+    }
+    Ok(home.join(".cache/ringfence/run"))
+}
+
+fn is_private(metadata: &fs::Metadata) -> bool {
     let uid = rustix::process::geteuid().as_raw();
-    let runtime =
-        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute() && path.is_dir());
-    let base = match runtime {
-        Some(directory) if uid != 0 => directory.join("ringfence"),
-        _ if uid == 0 => PathBuf::from("/run/ringfence"),
-        _ => std::env::temp_dir().join(format!("ringfence-{uid}")),
-    };
-    match fs::DirBuilder::new().mode(0o700).create(&base) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
-    }
-    // In a directory that everybody may write to, somebody else may have been first.
-    let metadata = fs::symlink_metadata(&base)?;
-    if !metadata.is_dir() || metadata.uid() != uid || metadata.mode() & 0o077 != 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("{} is not a private directory of ours", base.display()),
-        ));
-    }
-    Ok(base)
+    let others = metadata.mode() & 0o077;
+    metadata.is_dir() && metadata.uid() == uid && others == 0
+}
+
+fn not_private(path: &Path) -> io::Error {
+    let why = format!("{} is not a directory of ours alone (owner, mode 0700)", path.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 impl Registered {
@@ -64,7 +89,8 @@ impl Registered {
     ///
     /// `image` is what it begins with, for whoever keeps what it becomes.
     pub fn new(name: &str, about: &str, image: &str) -> io::Result<Self> {
-        let (directory, hidden) = (base()?.join(name), base()?.join(format!(".{name}")));
+        let base = private_directory()?;
+        let (directory, hidden) = (base.join(name), base.join(format!(".{name}")));
         // Made out of sight, so that whoever sees it sees it locked.
         fs::DirBuilder::new().mode(0o700).create(&hidden)?;
         let lock = File::create(hidden.join("lock"))?;
@@ -93,7 +119,7 @@ impl Drop for Registered {
 /// All runs on the list.
 pub fn runs() -> io::Result<Vec<Run>> {
     let mut runs = Vec::new();
-    for entry in fs::read_dir(base()?)?.flatten() {
+    for entry in fs::read_dir(private_directory()?)?.flatten() {
         let directory = entry.path();
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;

@@ -243,6 +243,7 @@ async fn execute(
     let reference = plan.image.as_ref().map_or("host", |image| image.reference.as_str());
     let beginning = snapshots::beginning(reference, image);
     let shared = share(&sandbox, run, &about, &beginning);
+    let shared = shared.inspect_err(|error| warn_unlisted(error, printer)).ok();
     let ended = tokio::select! {
         ended = stream::to_the_end(&sandbox, exec) => ended.map_err(Obstacle::Stream),
         error = Network::lost(&mut network) => Err(Obstacle::Network(error)),
@@ -296,12 +297,22 @@ impl Drop for Shared {
     }
 }
 
-/// Puts the sandbox on the list. Where that cannot be done the command runs all the same, and nobody else finds it.
-fn share(sandbox: &Sandbox, run: &str, about: &str, image: &str) -> Option<Shared> {
-    let registered = sandbox::Registered::new(run, about, image).ok()?;
-    let listener = tokio::net::UnixListener::bind(registered.socket()).ok()?;
+/// Puts the sandbox on the list. Where that cannot be done the command runs all the same, after a warning.
+fn share(sandbox: &Sandbox, run: &str, about: &str, image: &str) -> std::io::Result<Shared> {
+    let registered = sandbox::Registered::new(run, about, image)?;
+    let listener = tokio::net::UnixListener::bind(registered.socket())?;
     let serving = tokio::spawn(sandbox::share(sandbox.session().clone(), sandbox.changes(), listener));
-    Some(Shared { _registered: registered, serving })
+    Ok(Shared { _registered: registered, serving })
+}
+
+/// Says that other commands will not find a sandbox, and why.
+pub(super) fn warn_unlisted(error: &std::io::Error, printer: &mut Printer) {
+    let said = format!(": `sandbox list`, `exec` and `stop` will not find this sandbox: {error}");
+    let hint = ": set XDG_RUNTIME_DIR to a directory of yours with mode 0700";
+    printer.message(&vec![
+        vec![span(Look::Doubtful, "warning"), plain(said)],
+        vec![span(Look::Faint, "  hint"), plain(hint)],
+    ]);
 }
 
 async fn start(

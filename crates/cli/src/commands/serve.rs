@@ -97,6 +97,10 @@ async fn serve(arguments: &ServeArguments, bench: Bench, place: Place, printer: 
         }
     };
     let idle = arguments.exit_when_idle.map(Duration::from_secs);
+    // With a socket of its own it serves all the same.
+    if let Err(error) = sandbox::private_directory() {
+        super::run::warn_unlisted(&error, printer);
+    }
     serve::serve(bound, Arc::new(bench), limits, network, idle, stop).await;
     Exit::Done
 }

@@ -23,7 +23,7 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// Puts it on the list. Where that cannot be done it works all the same, and nobody else finds it.
+    /// Puts it on the list. Where that cannot be done it works all the same; the command has warned when the server started.
     pub(crate) fn new(sandbox: &Sandbox, name: &str, about: &str, image: &str) -> Option<Self> {
         let registered = Registered::new(name, about, image).ok()?;
         let listener = tokio::net::UnixListener::bind(registered.socket()).ok()?;
