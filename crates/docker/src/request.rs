@@ -50,8 +50,10 @@ pub(crate) fn copies(inside: &str) -> String {
     format!("{inside}-programs")
 }
 
-/// What says something of the host and nothing that a program needs, and by which the guest could be made the first to die.
-const MASKED: [&str; 28] = [
+/// What says something of the host and nothing that a program needs, and by which the guest could be made the first to die, or the last
+/// to be run.
+const MASKED: [&str; 29] = [
+    "/proc/1/autogroup",
     "/proc/1/oom_adj",
     "/proc/1/oom_score_adj",
     "/proc/1/task/1/oom_adj",

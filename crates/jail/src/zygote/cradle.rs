@@ -19,6 +19,7 @@ use rustix::mount::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
 use super::client::{Session, inherit_at_3};
@@ -80,6 +81,13 @@ impl Cradle {
         Ok(Self { process: command.spawn()?, socket })
     }
 
+    /// Has it begin, in this user namespace unless it was executed in the right one.
+    pub(super) fn begin(&self, userns: Option<&OwnedFd>) -> io::Result<()> {
+        let userns: Vec<BorrowedFd<'_>> = userns.iter().map(|userns| userns.as_fd()).collect();
+        // Never nothing: an empty packet is the end.
+        send(&self.socket, &true, &userns)
+    }
+
     /// A new first process, which waits on `orders`. A cradle that somebody killed is replaced.
     pub(super) fn bear(
         &mut self,
@@ -92,6 +100,7 @@ impl Cradle {
         match self.ask(order, orders, group) {
             Err(error) if is_gone(&error) => {
                 *self = Self::start()?;
+                self.begin(None)?;
                 self.ask(order, orders, group)
             }
             answer => answer,
@@ -129,7 +138,11 @@ impl Drop for Cradle {
 
 /// The cradle's whole life. `socket` is the zygote's.
 pub(super) fn main(socket: &OwnedFd) -> ExitCode {
-    if set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
+    let entered = match receive::<bool>(socket) {
+        Ok(Some((_, userns))) => userns.iter().try_for_each(enter),
+        _ => return ExitCode::SUCCESS,
+    };
+    if entered.is_err() || set_parent_process_death_signal(Some(Signal::KILL)).is_err() {
         return ExitCode::from(70);
     }
     let _ = rustix::thread::set_name(c"ringfence-cradle");
@@ -151,6 +164,10 @@ pub(super) fn main(socket: &OwnedFd) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+fn enter(userns: &OwnedFd) -> rustix::io::Result<()> {
+    move_into_link_name_space(userns.as_fd(), Some(LinkNameSpaceType::User))
 }
 
 fn bear(

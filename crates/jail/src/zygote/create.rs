@@ -59,6 +59,7 @@ pub(super) struct Blank {
     pub(super) sandbox: Sandbox,
     owner: u32,
     orders: OwnedFd,
+    userns: OwnedFd,
 }
 
 /// Begins a sandbox of this kind; `name` is part of the names of its groups.
@@ -96,8 +97,22 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     if let Some(group) = &mut group {
         group.close_doors();
     }
-    let sandbox = Sandbox { pid, pidfd, group, writable: None, mounts: None, frozen: None, _range: range };
-    let blank = Blank { kind: kind.clone(), sandbox, owner, orders: ours };
+    let mut sandbox = Sandbox { pid, pidfd, group, writable: None, mounts: None, frozen: None, _range: range };
+    // While it waits for its ids: later it cannot be dumped, and then a plain user may not open them.
+    let opened = namespace(&sandbox, Namespace::User)
+        .and_then(|userns| Ok((userns, namespace(&sandbox, Namespace::Mounts)?)))
+        .during("opening the namespaces");
+    let userns = match opened {
+        Ok((userns, mounts)) => {
+            sandbox.mounts = Some(mounts);
+            userns
+        }
+        Err(trouble) => {
+            discard(home, &sandbox);
+            return Err(trouble);
+        }
+    };
+    let blank = Blank { kind: kind.clone(), sandbox, owner, orders: ours, userns };
     match give_ids(home.rights, &blank) {
         Ok(()) => Ok(blank),
         Err(trouble) => {
@@ -142,8 +157,8 @@ pub(super) struct Finished {
 
 /// Makes a blank the sandbox that `spec` describes.
 pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blank) -> Result<Finished, Trouble> {
-    let Blank { mut sandbox, owner, orders, .. } = blank;
-    match give_root(home, spec, &mut sandbox, owner, &orders, control) {
+    let Blank { mut sandbox, owner, orders, userns, .. } = blank;
+    match give_root(home, spec, &userns, owner, &orders, control) {
         Ok((listeners, writable)) => {
             sandbox.writable = Some(writable);
             Ok(Finished { sandbox, listeners })
@@ -159,13 +174,11 @@ pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blan
 fn give_root(
     home: &mut Home,
     spec: &Spec,
-    sandbox: &mut Sandbox,
+    userns: &OwnedFd,
     owner: u32,
     orders: &OwnedFd,
     control: OwnedFd,
 ) -> Result<(Listeners, Writable), Trouble> {
-    let userns = namespace(sandbox, Namespace::User).during("opening the user namespace")?;
-    sandbox.mounts = Some(namespace(sandbox, Namespace::Mounts).during("opening the mount namespace")?);
     let image::Built { tree, writable } = image::build(home, spec, userns.as_fd(), owner)?;
     let last = Last {
         allow_setuid: spec.allow_setuid,

@@ -66,6 +66,10 @@ impl Home {
             Rights::Root => Some(open_id_locks().during("opening the id ranges' locks")?),
             Rights::User => None,
         };
+        // Executed before there is a user namespace: files in /proc of a process that cannot be dumped, as guests and keepers are,
+        // belong to the root of the namespace in which its program was executed. The host's root is in no sandbox.
+        let cradle = Cradle::start().during("starting the cradle")?;
+        let mut own = None;
         if rights == Rights::User {
             let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
             syscalls::unshare(libc::CLONE_NEWUSER).during("entering a user namespace")?;
@@ -73,9 +77,11 @@ impl Home {
             write("setgroups", "deny".into()).during("writing the id maps")?;
             write("uid_map", format!("0 {uid} 1")).during("writing the id maps")?;
             write("gid_map", format!("0 {gid} 1")).during("writing the id maps")?;
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            own = Some(open("/proc/self/ns/user", flags, Mode::empty()).during("entering a user namespace")?);
         }
-        // It works on its own surroundings while we work on ours.
-        let cradle = Cradle::start().during("starting the cradle")?;
+        // From here on it works on its own surroundings while we work on ours.
+        cradle.begin(own.as_ref()).during("starting the cradle")?;
         if rights == Rights::Root {
             // Acting as another owner of files costs no rights (see `with_file_owner`).
             syscalls::keep_rights_across_owners().during("keeping rights")?;

@@ -110,8 +110,9 @@ const HIDDEN_FILES: [&str; 15] = [
 ];
 /// `pressure` could also be written: the close of each trigger waits where no signal ends the wait.
 const HIDDEN_DIRECTORIES: [&str; 6] = ["acpi", "scsi", "asound", "driver", "bus", "pressure"];
-/// By these the guest could be made the first to die.
-const OWN_SCORE: [&str; 4] = ["1/oom_score_adj", "1/oom_adj", "1/task/1/oom_score_adj", "1/task/1/oom_adj"];
+/// By these the guest could be made the first to die, or the last to be run.
+const OWN_SCORE: [&str; 5] =
+    ["1/oom_score_adj", "1/oom_adj", "1/task/1/oom_score_adj", "1/task/1/oom_adj", "1/autogroup"];
 /// Parts of /proc that may be read and never written.
 const READ_ONLY: [&str; 4] = ["sys", "irq", "fs", "tty"];
 
@@ -357,7 +358,7 @@ fn hide_parts_of_proc() -> io::Result<()> {
     Ok(())
 }
 
-/// Hides the guest's OOM score from whoever could write it.
+/// Hides the guest's OOM score and autogroup from who could write them.
 ///
 /// The kernel gives what it shows of a process that cannot be dumped to the root of where its program was executed. Mostly
 /// that is the host's, whom no sandbox has among its ids: then nobody inside may write there. Mounts on a process' own

@@ -6,7 +6,7 @@ use jail::cgroups::Limits;
 use sandbox::{Exec, FailureKind, Outcome, Overflow, Request, SessionError};
 
 use crate::EPERM;
-use crate::common::{MIB, command, create, create_as, engine, errno, exec, is_root, perl, request, sh};
+use crate::common::{MIB, command, create, create_as, engine, errno, exec, is_docker, is_root, perl, request, sh};
 
 #[tokio::test]
 async fn starve_the_guest() {
@@ -24,6 +24,20 @@ async fn starve_the_guest() {
     // 667 without an adjustment, 677 with the lowest of those that were tried.
     let score: u32 = sh(&sandbox, "cat /proc/1/oom_score").await.parse().unwrap();
     assert!(score < 676, "{score}");
+}
+
+/// By its autogroup the guest, or the keeper of a command, could be run last; by its score a keeper could be killed first.
+#[tokio::test]
+async fn demote_the_guest_and_its_keepers() {
+    let sandbox = create().await;
+    // A command's parent is its keeper. In a container of Docker root has the number of the host's: only the guest's are hidden.
+    let keeper = if is_docker() { "" } else { "/proc/$PPID/oom_score_adj /proc/$PPID/autogroup" };
+    let all = format!("/proc/1/autogroup {keeper}");
+    let script = format!(
+        "b=$(cat {all} 2>/dev/null); for f in {all}; do chmod 666 $f; chown 0:0 $f; echo 15 > $f; done 2>/dev/null; \
+         a=$(cat {all} 2>/dev/null); [ \"$a\" = \"$b\" ] && echo same || echo \"$b became $a\""
+    );
+    assert_eq!(sh(&sandbox, &script).await, "same");
 }
 
 #[tokio::test]
