@@ -286,6 +286,9 @@ pub(crate) struct RunArguments {
     /// Show a host directory inside, SOURCE:TARGET or SOURCE:TARGET:rw; read-only unless :rw; may be repeated
     #[arg(long, value_name = "MOUNT")]
     pub(crate) mount: Vec<Mount>,
+    /// Let mounts hold credentials: whole homes, .ssh, .aws and the like, private keys
+    #[arg(long)]
+    pub(crate) dangerously_mount_secrets: bool,
     /// Set an environment entry, NAME=VALUE; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_entry)]
     pub(crate) env: Vec<(String, String)>,
@@ -353,6 +356,9 @@ pub(crate) struct ProveArguments {
     /// Only the part that evaluations begin with
     #[arg(long)]
     pub(crate) fast: bool,
+    /// Let mounts hold credentials: whole homes, .ssh, .aws and the like, private keys
+    #[arg(long)]
+    pub(crate) dangerously_mount_secrets: bool,
     /// Why a safeguard is off
     #[arg(long, value_name = "TEXT", value_parser = parse_text)]
     pub(crate) justification: Option<String>,
@@ -424,7 +430,7 @@ pub(crate) struct OverrideArguments {
 impl OverrideArguments {
     pub(crate) fn into_overrides(self, profile: Option<Profile>) -> Overrides {
         let Self { sandbox, image, allow, approval, justification } = self;
-        Overrides { profile, sandbox, image, allow, approval, justification }
+        Overrides { profile, sandbox, image, allow, approval, justification, ..Overrides::default() }
     }
 }
 

@@ -100,6 +100,9 @@ pub(crate) struct Entries {
 /// How it is run. What is absent is as usual, or as it was.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Running {
+    /// Let mounts hold credentials: whole homes, .ssh, .aws and the like, private keys
+    #[arg(long)]
+    pub(crate) dangerously_mount_secrets: bool,
     /// Samples at the same time; 10 unless it is said
     #[arg(long, value_name = "N")]
     pub(crate) max_samples: Option<usize>,

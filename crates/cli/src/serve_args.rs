@@ -21,6 +21,9 @@ pub(crate) struct ServeArguments {
     /// Let --listen take an address that other machines reach: tokens and files then travel in the clear
     #[arg(long, requires = "listen")]
     pub(crate) dangerously_listen_beyond_loopback: bool,
+    /// Let mounts that clients ask for hold credentials: whole homes, .ssh, .aws and the like, private keys
+    #[arg(long)]
+    pub(crate) dangerously_mount_secrets: bool,
     /// End when there has been no connection, sandbox or session for so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) exit_when_idle: Option<u64>,

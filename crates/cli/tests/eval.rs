@@ -64,6 +64,25 @@ fn shell_task(commands: &[&str], scorer: &str) -> String {
     )
 }
 
+/// A mount of a task that a link leads elsewhere, or that holds keys, is refused before anything runs.
+#[test]
+fn mounts_through_links_and_of_keys_are_refused_before_a_task_starts() {
+    let place = tempfile::tempdir().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(data.path().join("keys/.ssh")).unwrap();
+    std::os::unix::fs::symlink("/usr", data.path().join("planted")).unwrap();
+    for (name, why) in [("planted", "is a link, and leads to /usr"), ("keys", ".ssh holds credentials")] {
+        let mount = format!("mounts: ['{}:/o']\n", data.path().join(name).display());
+        let file = task(place.path(), &(shell_task(&["ls /o"], "includes") + &mount));
+        let (code, _, err) = ended(place.path(), &[&file]);
+        assert!(code == 3 && err.contains(why) && err.contains("hint: "), "{name}: {code} {err}");
+    }
+    assert!(!place.path().join("logs").exists(), "nothing was begun");
+    let file = place.path().join("task.yaml").display().to_string();
+    let (code, _, err) = ended(place.path(), &[&file, "--dangerously-mount-secrets"]);
+    assert_eq!(code, 0, "{err}");
+}
+
 #[test]
 fn the_first_example_is_solved_and_logged() {
     let place = tempfile::tempdir().unwrap();

@@ -66,6 +66,130 @@ fn mounts_are_read_only_unless_they_say_otherwise() {
     assert_eq!(std::fs::read_to_string(directory.path().join("g")).unwrap(), "inside\n");
 }
 
+/// An agent with a writable mount replaces a subdirectory by a link to a place of the host, for the operator's next mount.
+#[test]
+fn a_link_planted_for_the_next_run_is_not_followed() {
+    let (work, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (work, other) = (work.path().canonicalize().unwrap(), other.path().canonicalize().unwrap());
+    std::fs::create_dir_all(work.join("out/deep")).unwrap();
+    std::fs::create_dir(other.join("deep")).unwrap();
+    let secret = other.join("deep/secret");
+    std::fs::write(&secret, "the operator's").unwrap();
+    let plant = format!("rm -r /work/out && ln -s {} /work/out", other.display());
+    let mount = format!("{}:/work:rw", work.display());
+    assert_eq!(run(&["--mount", &mount, "--", "sh", "-c", &plant], ""), (0, String::new(), String::new()));
+    // As the last part of a source, in the middle of it, and as the root of an image.
+    for source in ["out", "out/", "out/deep"] {
+        let mount = format!("{}:/o:rw", work.join(source).display());
+        let (code, out, err) = run(&["--mount", &mount, "--", "sh", "-c", "cat /o/*; echo planted > /o/secret"], "");
+        assert_eq!((code, out.as_str()), (3, ""), "{source}: {err}");
+        let (link, target) = (work.join("out").display().to_string(), other.display().to_string());
+        assert!(err.contains(&link) && err.contains(&target) && err.contains("hint: "), "{source}: {err}");
+    }
+    let image = format!("dir:{}", work.join("out").display());
+    let (code, _, err) = run(&["--image", &image, "--", "/bin/true"], "");
+    assert!(code == 3 && err.contains("is a link"), "{code} {err}");
+    assert_eq!(std::fs::read_to_string(&secret).unwrap(), "the operator's");
+    // Who means it names the target.
+    let mount = format!("{}:/o", other.join("deep").display());
+    assert_eq!(run(&["--mount", &mount, "--", "cat", "/o/secret"], "").1, "the operator's");
+}
+
+#[test]
+fn mounts_that_give_keys_away_need_the_operators_dangerous_word() {
+    let pem = "-----BEGIN PRIVATE KEY-----\nMA==\n-----END PRIVATE KEY-----\n";
+    for (path, contents) in [
+        (".ssh/config", ""),
+        ("deep/er/.aws/credentials", ""),
+        (".kube/config", ""),
+        (".docker/config.json", "{}"),
+        (".netrc", ""),
+        (".gnupg/x", ""),
+        (".config/gcloud/x", ""),
+        (".config/ringfence/signing.key", ""),
+        ("keys/id_rsa", ""),
+        ("tls/server.pem", pem),
+        (".npmrc", "//r.example.org/:_authToken=abc\n"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().canonicalize().unwrap().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, contents).unwrap();
+        let mount = format!("{}:/data", directory.path().display());
+        let (code, out, err) = run(&["--mount", &mount, "--", "ls", "/data"], "");
+        assert_eq!((code, out.as_str()), (3, ""), "{path}: {err}");
+        let offending = |shown: &Path| err.contains(&format!("{} ", shown.display()));
+        assert!(file.ancestors().take(3).any(offending), "{path}: {err}");
+        assert!(err.contains("--dangerously-mount-secrets"), "{path}: {err}");
+        let allowed = ["--dangerously-mount-secrets", "--mount", &mount, "--", "ls", "-a", "/data"];
+        let (code, out, err) = run(&allowed, "");
+        assert!(code == 0 && out.contains(path.split('/').next().unwrap()), "{path}: {code} {err}");
+    }
+    // A document cannot say it.
+    let directory = tempfile::tempdir().unwrap();
+    let document = directory.path().join("p.yaml");
+    std::fs::write(&document, "profile: T0.H1.N2\napproval: ci\ndangerously_mount_secrets: true\n").unwrap();
+    assert_eq!(run(&["--profile", document.to_str().unwrap(), "--", "true"], "").0, 2);
+}
+
+#[test]
+fn homes_and_our_own_directories_are_not_mounted() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    for name in ["homes/me/project", "configuration/ringfence", "store", "other"] {
+        std::fs::create_dir_all(place.join(name)).unwrap();
+    }
+    let mounted = |source: &Path, more: &[&str]| {
+        let mount = format!("{}:/data", source.display());
+        let mut command = ringfence(&[more, &["--mount", &mount, "--", "true"]].concat());
+        command.env("HOME", place.join("homes/me")).env("XDG_CONFIG_HOME", place.join("configuration"));
+        let output = command.env("RINGFENCE_STORE", place.join("store")).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (source, why) in [
+        ("homes/me", "whole home"),
+        ("homes", "whole home"),
+        ("configuration", "Ringfence's configuration"),
+        ("configuration/ringfence", "Ringfence's configuration"),
+        ("store", "the store of images"),
+    ] {
+        let (code, err) = mounted(&place.join(source), &[]);
+        assert!(
+            code == 3 && err.contains(why) && err.contains("--dangerously-mount-secrets"),
+            "{source}: {code} {err}"
+        );
+        assert_eq!(mounted(&place.join(source), &["--dangerously-mount-secrets"]).0, 0, "{source}");
+    }
+    for source in ["homes/me/project", "other"] {
+        assert_eq!(mounted(&place.join(source), &[]), (0, String::new()), "{source}");
+    }
+}
+
+#[test]
+fn an_ordinary_project_is_mounted_as_it_is() {
+    let project = tempfile::tempdir().unwrap();
+    for (path, contents) in [
+        (".git/config", "[core]\n"),
+        (".config/settings.toml", ""),
+        (".npmrc", "//r.example.org/:_authToken=${NPM_TOKEN}\n"),
+        ("certs/ca.pem", "-----BEGIN CERTIFICATE-----\n"),
+        ("answers.key", "1: a\n"),
+        ("keys/id_rsa.pub", "ssh-rsa AAAA\n"),
+        ("src/main.rs", "fn main() {}\n"),
+    ] {
+        let file = project.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, contents).unwrap();
+    }
+    // Links in what is mounted lead nowhere on the host.
+    std::os::unix::fs::symlink("/etc", project.path().join("link")).unwrap();
+    let output = ringfence(&["--mount", ".:/work", "--workdir", "/work", "--", "cat", "src/main.rs", "link/hostname"])
+        .current_dir(project.path())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "fn main() {}\nsandbox\n", "{output:?}");
+}
+
 /// Another user makes the directory of running sandboxes first, so that theirs is found or none is.
 #[test]
 fn a_squatted_runtime_directory_is_not_used() {

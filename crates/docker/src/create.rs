@@ -77,7 +77,8 @@ impl Workshop {
             let (path, endpoint) = (mount.source.clone(), engine.endpoint().to_string());
             return Err(DockerError::RemoteMount { path, endpoint }.into());
         }
-        sandbox::check_mounts(&request.mounts)?;
+        // Held while the daemon opens them by their paths, and compared after that.
+        let sources = sandbox::open_mounts(&request.mounts)?;
         let parts = request.volumes.iter().find_map(|volume| volume.subpath.clone());
         if let Some(subpath) = parts.filter(|_| !engine.knows_subpaths()) {
             return Err(DockerError::NoSubpaths { subpath, endpoint: engine.endpoint().to_string() }.into());
@@ -93,6 +94,7 @@ impl Workshop {
         let start =
             |client: bollard::Docker| async move { client.start_container(&id, None::<StartContainerOptions>).await };
         engine.order("start container", start).await?;
+        sources.iter().try_for_each(sandbox::MountSource::check_unchanged)?;
         let listeners = match awaited {
             Some(awaited) => awaited.take(NETWORK, |pid| is_in(pid, &held.1)).await,
             None => Ok(Vec::new()),

@@ -1,16 +1,16 @@
 //! The embedded engine: containers without a daemon, through the zygote.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jail::cgroups::Limits;
-use jail::zygote::{CreateError, Created, Image, Mount, Network, RELAY_TCP, RELAY_UDP, Spec};
+use jail::zygote::{CreateError, Created, Image, Mount, Network, RELAY_TCP, RELAY_UDP, Shown, Spec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
 use crate::helpers::{Helper, Helpers, Wanted, ask_if_free, lock};
+use crate::mounts::{MountSource, check_image, open_mounts};
 use crate::relay::Relay;
 use crate::resources::check_descriptors;
 use crate::sandbox::{Backing, Sandbox, StartError, Stopping};
@@ -169,7 +169,8 @@ impl Containers {
 
     /// Creates a sandbox; the capture is empty unless the request asks for one.
     pub async fn create_captured(&self, request: Request) -> Result<(Sandbox, Capture), StartError> {
-        check_mounts(&request.mounts)?;
+        // Held until the helper has mounted what was checked here.
+        let sources = open_sources(&request.mounts).await?;
         check_image(&request.image)?;
         let keeper = match &request.begin_with {
             Some(snapshot) => Some(snapshot.keeper(&self.helpers.all())?),
@@ -196,11 +197,12 @@ impl Containers {
             limits: request.limits,
             disk: request.disk,
             inodes: (request.disk / BYTES_PER_INODE).max(1024),
-            mounts: request.mounts,
+            mounts: request.mounts.into_iter().zip(&sources).map(|(mount, source)| shown(mount, source)).collect(),
             allow_setuid: request.allow_setuid,
             network: request.network,
         };
         let (maker, created) = self.make(spec, theirs, keeper.map(|(keeper, _)| keeper)).await?;
+        drop(sources);
         let created = created?;
         let held = Held { helper: maker, id, disk };
         // From here on the sandbox is held: whatever fails ends it.
@@ -229,85 +231,17 @@ impl Containers {
     }
 }
 
-/// How deep and how far a mount's source is searched for sockets.
-const MAX_DEPTH: usize = 128;
-const MAX_ENTRIES: usize = 1_000_000;
-
-/// Refuses an image that is one of the host's own places.
-fn check_image(image: &Image) -> Result<(), StartError> {
-    match image {
-        Image::Directory(path) => {
-            let refused = |why| StartError::Mount { path: path.clone(), why };
-            check_place(Path::new(path)).map(drop).map_err(refused)
-        }
-        Image::Over(base, _) => check_image(base),
-        Image::Host | Image::Layers(_) | Image::Snapshot(_) | Image::Scene { .. } => Ok(()),
+/// Opens and checks mount sources on a thread that may wait: they are searched.
+async fn open_sources(mounts: &[Mount]) -> Result<Vec<MountSource>, StartError> {
+    if mounts.is_empty() {
+        return Ok(Vec::new());
     }
+    let mounts = mounts.to_vec();
+    let opened = tokio::task::spawn_blocking(move || open_mounts(&mounts));
+    opened.await.map_err(|error| StartError::Helper(std::io::Error::other(error)))?
 }
 
-/// Refuses the host's own places, wherever a link leads; returns where it leads.
-fn check_place(source: &Path) -> Result<std::path::PathBuf, String> {
-    let resolved = std::fs::canonicalize(source).map_err(|error| error.to_string())?;
-    let text = format!("{}:/x", resolved.display());
-    text.parse::<profile::Mount>().map_err(|error| error.to_string())?;
-    Ok(resolved)
-}
-
-/// Refuses a host path that must not be shown inside: the host's own places, and what is or holds a socket.
-pub fn check_mount(source: &str) -> Result<(), StartError> {
-    check_source(Path::new(source)).map_err(|why| StartError::Mount { path: source.to_owned(), why })
-}
-
-/// Refuses host paths that must not be shown inside, each or together. Paths are as they were when they were planned: one that
-/// leads elsewhere by now was turned since, by whoever could write there, perhaps an earlier sample.
-pub fn check_mounts(mounts: &[Mount]) -> Result<(), StartError> {
-    check_nesting(mounts)?;
-    for mount in mounts {
-        let refused = |why| StartError::Mount { path: mount.source.clone(), why };
-        let leads = std::fs::canonicalize(&mount.source).map_err(|error| refused(error.to_string()))?;
-        if leads != Path::new(&mount.source) {
-            return Err(refused(format!("it is a link, and leads to {}", leads.display())));
-        }
-        check_mount(&mount.source)?;
-    }
-    Ok(())
-}
-
-/// Refuses a mount whose source lies in what another one lets the workload write: it could turn it to any place of the host.
-pub fn check_nesting(mounts: &[Mount]) -> Result<(), StartError> {
-    for mount in mounts {
-        let around = |other: &&Mount| {
-            other.writable && other.source != mount.source && Path::new(&mount.source).starts_with(&other.source)
-        };
-        if let Some(other) = mounts.iter().find(around) {
-            let why =
-                format!("it lies in {}, which is mounted writable: what is inside could replace it", other.source);
-            return Err(StartError::Mount { path: mount.source.clone(), why });
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a source that is, or holds, a socket: a read-only mount does not stop a connection to one.
-fn check_source(source: &Path) -> Result<(), String> {
-    use std::os::unix::fs::FileTypeExt as _;
-    let resolved = check_place(source)?;
-    let mut open = vec![(resolved, 0)];
-    let mut seen = 0;
-    while let Some((path, depth)) = open.pop() {
-        let metadata = std::fs::symlink_metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let kind = metadata.file_type();
-        if kind.is_socket() {
-            return Err(format!("it holds the socket {}", path.display()));
-        }
-        seen += 1;
-        if seen > MAX_ENTRIES || depth > MAX_DEPTH {
-            return Err("it is too large to be searched for sockets; mount a part of it".into());
-        }
-        if kind.is_dir() {
-            let entries = std::fs::read_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-            open.extend(entries.flatten().map(|entry| (entry.path(), depth + 1)));
-        }
-    }
-    Ok(())
+/// A mount as the helper is told it: it shows the file that was checked, or fails.
+fn shown(mount: Mount, source: &MountSource) -> Shown {
+    Shown { mount: Mount { source: source.path().to_owned(), ..mount }, device: source.device, inode: source.inode }
 }

@@ -33,13 +33,24 @@ pub enum StartError {
     /// The guest did not answer.
     #[error("cannot speak with the sandbox")]
     Session(#[from] SessionError),
-    /// A mount was asked for that is a way out.
+    /// A mount was asked for that is a way out, or gives keys away: refused, whatever the provider.
     #[error("cannot mount `{path}`: {why}")]
     Mount {
         /// The source.
         path: String,
         /// What is wrong with it.
         why: String,
+        /// What to do next.
+        hint: Option<&'static str>,
+    },
+    /// A mount's source could not be opened.
+    #[error("cannot mount `{path}`")]
+    MountSource {
+        /// The source.
+        path: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
     },
     /// A snapshot was asked for of something that has no files of its own.
     #[error("this sandbox has no files of its own to keep")]
@@ -50,6 +61,17 @@ pub enum StartError {
     /// A snapshot belongs to the engine that made it.
     #[error("the snapshot is of another engine")]
     OtherEngine,
+}
+
+impl StartError {
+    /// What to do next, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Mount { hint, .. } => *hint,
+            Self::Resources(error) => Some(error.hint()),
+            _ => None,
+        }
+    }
 }
 
 /// What to do with output above its limit.

@@ -6,7 +6,7 @@ use ::docker::Pull;
 use image::{Config, ImageError, Opened};
 use profile::{Bytes, Document, MountMode, Plan, Provider, Request};
 use sandbox::Network::{Captured, Loopback, Relayed};
-use sandbox::{Image, Limits, Mount, StartError};
+use sandbox::{Image, Limits, Mount, MountSource, SecretMounts, StartError, check_mounts};
 
 use super::{docker, images, network};
 use crate::args::CaptureBy;
@@ -134,25 +134,33 @@ pub(super) fn request(request: &Request, plan: &Plan, image: Option<&Opened>) ->
     })
 }
 
-/// The host paths that the document shows inside.
+/// The host paths that the document shows inside, without links, and checked.
 pub(super) fn mounts(request: &Request) -> Result<Vec<Mount>, StartError> {
     let mounts = request.document.mounts.iter().map(|mount| {
         let writable = mount.value.mode == MountMode::ReadWrite;
-        absolute(&mount.value.source).map(|source| Mount { source, target: mount.value.target.clone(), writable })
+        let source = MountSource::open(&mount.value.source)?.path().to_owned();
+        Ok(Mount { source, target: mount.value.target.clone(), writable })
     });
-    mounts.collect()
+    let mounts = mounts.collect::<Result<Vec<_>, StartError>>()?;
+    check_mounts(&mounts, secret_mounts(request))?;
+    Ok(mounts)
+}
+
+/// Whether the operator lets mounts hold credentials.
+pub(super) fn secret_mounts(request: &Request) -> SecretMounts {
+    if request.dangerously_mount_secrets { SecretMounts::DangerouslyAllowed } else { SecretMounts::Refused }
 }
 
 /// The host's programs, or a directory of the host.
 fn host_files(reference: &str) -> Result<Image, StartError> {
-    reference.strip_prefix("dir:").map_or(Ok(Image::Host), |path| absolute(path).map(Image::Directory))
+    let Some(path) = reference.strip_prefix("dir:") else { return Ok(Image::Host) };
+    Ok(Image::Directory(MountSource::open(path)?.path().to_owned()))
 }
 
+/// The path of a layer of the store, which is the operator's own.
 fn absolute(path: &str) -> Result<String, StartError> {
-    let found = std::fs::canonicalize(path)
-        .map_err(|error| StartError::Mount { path: path.to_owned(), why: error.to_string() })?;
-    found
-        .into_os_string()
-        .into_string()
-        .map_err(|_| StartError::Mount { path: path.to_owned(), why: "its name is not UTF-8".into() })
+    let failed = |source| StartError::MountSource { path: path.to_owned(), source };
+    let found = std::fs::canonicalize(path).map_err(failed)?;
+    let not_text = |_| failed(std::io::Error::new(std::io::ErrorKind::InvalidInput, "its name is not UTF-8"));
+    found.into_os_string().into_string().map_err(not_text)
 }

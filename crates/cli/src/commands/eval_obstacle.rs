@@ -75,7 +75,7 @@ impl Obstacle {
         match self {
             Self::Plan(obstacle) => plan::report(&obstacle, printer),
             Self::Image(error) => images::failed(&error, printer),
-            Self::Start(error) => super::run::failed(&error, Exit::Provider, printer),
+            Self::Start(error) => super::run::not_started(&error, printer),
             Self::Eval(error) => {
                 let exit = match error {
                     EvalFailure::Place(_) => Exit::Provider,

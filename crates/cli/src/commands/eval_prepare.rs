@@ -268,6 +268,7 @@ impl Asked {
             image,
             approval: self.wish.approval.clone(),
             justification: self.wish.justification.clone(),
+            dangerously_mount_secrets: self.running.dangerously_mount_secrets,
             ..Overrides::default()
         };
         let request = Request::resolve(task.document.clone(), &input::environment()?, overrides);

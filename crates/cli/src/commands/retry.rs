@@ -159,6 +159,8 @@ fn asked(earlier: &Earlier, arguments: &RetryArguments) -> Result<Asked, Problem
             limits,
         },
         running: Running {
+            // Never of the log.
+            dangerously_mount_secrets: own.dangerously_mount_secrets,
             max_samples: own.max_samples.or(Some(invocation.max_samples)),
             max_sandboxes: own.max_sandboxes.or(invocation.max_sandboxes),
             log_dir: own.log_dir.clone().or_else(|| Some(directory.unwrap_or(Path::new(".")).to_path_buf())),

@@ -58,7 +58,7 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
             exit
         }
         Err(Obstacle::Plan(obstacle)) => plan::report(&obstacle, printer),
-        Err(Obstacle::Start(error)) => failed(&error, Exit::Provider, printer),
+        Err(Obstacle::Start(error)) => not_started(&error, printer),
         Err(Obstacle::Stream(error)) => failed(&error, error.exit(), printer),
         Err(Obstacle::Network(error)) => failed(&error, error.exit(), printer),
         Err(Obstacle::Image(error)) => images::failed(&error, printer),
@@ -76,13 +76,16 @@ pub(super) fn exit_of(error: &SessionError) -> Exit {
     }
 }
 
+/// Says why a sandbox could not be started. A mount that is refused is refused by policy; all else is the provider's fault.
+pub(super) fn not_started(error: &StartError, printer: &mut Printer) -> Exit {
+    let exit = if matches!(error, StartError::Mount { .. }) { Exit::Refused } else { Exit::Provider };
+    failed(error, exit, printer)
+}
+
 pub(super) fn failed(error: &(dyn Error + 'static), exit: Exit, printer: &mut Printer) -> Exit {
     printer.message(&vec![vec![span(Look::Bad, "error"), plain(format!(": {}", chain(error)))]]);
-    let of_resources = match error.downcast_ref() {
-        Some(StartError::Resources(error)) => Some(error.hint().to_owned()),
-        _ => None,
-    };
-    if let Some(hint) = of_resources.or_else(|| of_a_daemon(error)?.hint()) {
+    let of_start = error.downcast_ref::<StartError>().and_then(StartError::hint).map(str::to_owned);
+    if let Some(hint) = of_start.or_else(|| of_a_daemon(error)?.hint()) {
         printer.message(&vec![vec![span(Look::Faint, "  hint"), plain(format!(": {hint}"))]]);
     }
     exit
@@ -190,7 +193,14 @@ fn planned(
 ) -> Result<(Request, Plan), Obstacle> {
     let approval = document.approval.is_none().then_some(Approval::Operator);
     let justification = arguments.justification.clone();
-    let overrides = Overrides { image, sandbox: provider(arguments), justification, approval, ..Overrides::default() };
+    let overrides = Overrides {
+        image,
+        sandbox: provider(arguments),
+        justification,
+        approval,
+        dangerously_mount_secrets: arguments.dangerously_mount_secrets,
+        ..Overrides::default()
+    };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
     grants::check(grants::of(arguments.grants, arguments.profile.parse().ok())?, &request, &plan)?;

@@ -32,6 +32,8 @@ pub(super) struct Bench {
     /// What the operator granted when the server was started. Requests grant nothing: clients send documents of tasks.
     grants: Grants,
     facts: Mutex<Option<(Instant, Facts)>>,
+    /// The operator's word when the server was started; no client has it.
+    dangerously_mount_secrets: bool,
 }
 
 /// The causes of an error in one line.
@@ -51,14 +53,19 @@ pub(super) fn problem(origin: &str, problem: Problem) -> Obstacle {
 
 pub(super) fn started(error: &StartError) -> Obstacle {
     match error {
-        StartError::Mount { .. } => problem("mounts", Problem::new(chain(error))),
+        StartError::Mount { hint, .. } => {
+            let said = Problem::new(chain(error));
+            problem("mounts", hint.map_or(said.clone(), |hint| said.hint(hint)))
+        }
+        StartError::MountSource { .. } => problem("mounts", Problem::new(chain(error))),
         _ => Obstacle::Unavailable(chain(error)),
     }
 }
 
 impl Bench {
-    pub(super) fn new(grants: Grants) -> Self {
-        Self { grants, facts: Mutex::default() }
+    /// `dangerously_mount_secrets`: whether mounts may hold credentials.
+    pub(super) fn new(grants: Grants, dangerously_mount_secrets: bool) -> Self {
+        Self { grants, facts: Mutex::default(), dangerously_mount_secrets }
     }
 
     /// What this host can enforce. A daemon is asked each time: it comes and goes.
@@ -133,6 +140,7 @@ impl Workshop for Bench {
                 image,
                 approval: approval.clone(),
                 justification: wish.justification.clone(),
+                dangerously_mount_secrets: self.dangerously_mount_secrets,
                 ..Overrides::default()
             };
             let request = Request::resolve(document.clone(), &environment, overrides);

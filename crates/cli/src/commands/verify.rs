@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &ProveArguments, printer: &mut Printer) -> Exit {
         Ok(reports) => show_all(&reports, printer),
         Err(Obstacle::Plan(obstacle)) => plan::report(&obstacle, printer),
         Err(Obstacle::Image(error)) => images::failed(&error, printer),
-        Err(Obstacle::Start(error)) => super::run::failed(&error, Exit::Provider, printer),
+        Err(Obstacle::Start(error)) => super::run::not_started(&error, printer),
         Err(Obstacle::Verify(error)) => super::run::failed(&error, Exit::Provider, printer),
     }
 }
@@ -153,7 +153,14 @@ fn planned(
     let approval = (bare && document.approval.is_none()).then_some(Approval::Operator);
     let justification =
         arguments.justification.clone().or_else(|| bare.then(|| "probes only: nothing else runs".to_owned()));
-    let overrides = Overrides { image, sandbox: provider(arguments), justification, approval, ..Overrides::default() };
+    let overrides = Overrides {
+        image,
+        sandbox: provider(arguments),
+        justification,
+        approval,
+        dangerously_mount_secrets: arguments.dangerously_mount_secrets,
+        ..Overrides::default()
+    };
     let request = Request::resolve(document.clone(), &input::environment()?, overrides);
     let plan = profile::compile(&request, facts)?;
     grants::check(grants::of(arguments.grants, arguments.profile.parse().ok())?, &request, &plan)?;

@@ -333,8 +333,25 @@ fn a_mount_of_one_service_in_what_the_agent_writes_to_is_refused() {
     composed(place.path(), &text);
     let work = format!("{}:/work:rw", place.path().join("work").display());
     let (code, _, err) = run(place.path(), &["--mount", &work], "true");
-    assert_eq!(code, 4, "{err}");
+    assert_eq!(code, 3, "{err}");
     assert!(err.contains("which is mounted writable"), "{err}");
+}
+
+/// A service's mount that a link in the task's directory leads elsewhere, or that holds keys.
+#[test]
+fn a_mount_of_a_service_through_a_link_or_of_keys_is_refused() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(place.path().join("real/.ssh")).unwrap();
+    std::os::unix::fs::symlink("real", place.path().join("planted")).unwrap();
+    for (name, why) in [("planted", "is a link"), ("real", ".ssh holds credentials")] {
+        let text = format!(
+            "services:\n  agent: {{image: {STATIC}, x-default: true}}\n  db: {{image: {STATIC}, volumes: ['./{name}:/in:ro']}}\n"
+        );
+        composed(place.path(), &text);
+        let (code, _, err) = run(place.path(), &[], "true");
+        assert!(code == 3 && err.contains(why), "{name}: {code} {err}");
+    }
 }
 
 #[test]

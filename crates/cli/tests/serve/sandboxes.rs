@@ -75,6 +75,30 @@ fn what_cannot_be_had_is_refused_with_everything_in_the_way() {
     assert_eq!(server.get("/v1/sandboxes").ok(200), json!({"sandboxes": []}));
 }
 
+/// A client has no word by which mounts through links, or of keys, are allowed.
+#[test]
+fn a_client_cannot_mount_through_links_or_keys() {
+    let server = Server::socket(&[]);
+    let data = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(data.path().join("keys/.ssh")).unwrap();
+    std::os::unix::fs::symlink("/usr", data.path().join("planted")).unwrap();
+    let wish = |name: &str| {
+        let mount = format!("{}:/o", data.path().join(name).display());
+        json!({"document": format!("profile: T0.H1.N2\napproval: ci\nmounts: ['{mount}']\n")})
+    };
+    for (name, why) in [("planted", "is a link, and leads to /usr"), ("keys", ".ssh holds credentials")] {
+        let problem = server.post("/v1/sandboxes", &wish(name)).problem(400, "bad_request");
+        assert!(problem.to_string().contains(why), "{name}: {problem}");
+    }
+    let mut asks = wish("keys");
+    asks["dangerously_mount_secrets"] = json!(true);
+    server.post("/v1/sandboxes", &asks).problem(400, "bad_request");
+    // The operator's word, when the server is started.
+    let open = Server::socket(&["--dangerously-mount-secrets"]);
+    open.post("/v1/sandboxes", &wish("keys")).ok(201);
+    open.post("/v1/sandboxes", &wish("planted")).problem(400, "bad_request");
+}
+
 #[test]
 fn a_request_grants_neither_h0_nor_n0_nor_writable_mounts() {
     let place = tempfile::tempdir().unwrap();

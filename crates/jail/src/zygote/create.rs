@@ -183,7 +183,7 @@ fn give_root(
     let last = Last {
         allow_setuid: spec.allow_setuid,
         // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.
-        writes_outside: spec.mounts.iter().any(|mount| mount.writable),
+        writes_outside: spec.mounts.iter().any(|shown| shown.mount.writable),
     };
     let handed_over = hand_over(orders, &last, &control, &tree);
     // Its end is to be the stream's end.

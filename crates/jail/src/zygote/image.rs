@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use mutation::{Mutation, mutated};
-use rustix::fs::{CWD, Mode, OFlags, open};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount, open_tree, unmount,
@@ -23,7 +23,7 @@ use rustix::mount::{
 
 use super::home::{Home, MASK, Rights, SYNTHETIC, WORKSHOP};
 use super::inside::Nodes;
-use super::protocol::{Image, Mount, Network, Spec};
+use super::protocol::{Image, Mount, Network, Shown, Spec};
 use super::shield::{self, Cover, Obstacle};
 use super::snapshot::{Frozen, Writable};
 use super::{During as _, Trouble, devices, synthetic};
@@ -40,6 +40,22 @@ fn detached(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
     Ok(open_tree(CWD, path, flags)?)
+}
+
+/// A copy of the mounts at a source, attached nowhere: of the file that was checked, or an error (`ESTALE`). The caller's own
+/// descriptor is of another mount namespace, whose mounts cannot be copied here; so it is known by its numbers.
+fn checked(shown: &Shown) -> io::Result<OwnedFd> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let source = openat2(CWD, &shown.mount.source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    let found = fstat(&source)?;
+    if (found.st_dev, found.st_ino) != (shown.device, shown.inode) {
+        return Err(io::Error::from_raw_os_error(libc::ESTALE));
+    }
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok(open_tree(&source, c"", flags)?)
 }
 
 /// A directory as a lower layer: a mount of its own with mapped owners, attached at `at` while the overlay is made.
@@ -119,11 +135,14 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     let mapped = map_writable(home, &bench.path, userns).during("mapping the writable layer")?;
     let mut workshop = Layers { bench, home, userns, owner, mapped, network: spec.network };
     let mut tree = Tree::new();
-    let unwanted =
-        mutated(Mutation::HostMount).then(|| Mount { source: "/tmp".into(), target: "/tmp".into(), writable: true });
-    let wanted = spec.mounts.iter().chain(&unwanted);
-    let sources = wanted.map(|mount| Ok((mount, detached(Path::new(&mount.source), true)?)));
-    let sources: Vec<_> = sources.collect::<io::Result<_>>().during("opening a mount's source")?;
+    let mut sources = Vec::new();
+    for wanted in &spec.mounts {
+        sources.push((&wanted.mount, checked(wanted).during("opening a mount's source")?));
+    }
+    let unwanted = Mount { source: "/tmp".into(), target: "/tmp".into(), writable: true };
+    if mutated(Mutation::HostMount) {
+        sources.push((&unwanted, detached(Path::new("/tmp"), true).during("opening a mount's source")?));
+    }
     let (covers, obstacles) = match &shield {
         Some(tools) => {
             let (before, left) = (root_layers(&image, tools), root_layers(&image, &below));
@@ -358,8 +377,7 @@ impl Layers<'_> {
     /// single file, or a file system that an overlay cannot have below it, is shown as it is.
     fn veil(&mut self, shown: OwnedFd) -> Result<OwnedFd, Trouble> {
         let directory = self.bench.path.join(format!("mount-{}", self.bench.attached));
-        let is_directory =
-            rustix::fs::fstat(&shown).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
+        let is_directory = fstat(&shown).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
         if !is_directory {
             return Ok(shown);
         }

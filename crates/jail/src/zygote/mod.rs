@@ -28,7 +28,7 @@ pub use client::{
     CreateError, Created, DESCRIPTORS_NEEDED, Waiter, Zygote, keep_descriptors_back, raise_descriptor_limit, spawn_at_3,
 };
 pub use create::ID_RANGES;
-pub use protocol::{Changed, Image, Mount, Network, Spec};
+pub use protocol::{Changed, Image, Mount, Network, Shown, Spec};
 pub use serve::main;
 pub use shield::{SEARCHED_ABOVE, is_system};
 

@@ -54,6 +54,17 @@ pub struct Mount {
     pub writable: bool,
 }
 
+/// A mount whose source was opened and checked before: its path must still lead to the same file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The mount; its source has no links in it.
+    pub mount: Mount,
+    /// The device and inode numbers of the file that was checked. The caller keeps it open until the sandbox is created.
+    pub device: u64,
+    /// See `device`.
+    pub inode: u64,
+}
+
 /// A sandbox to create.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
@@ -70,7 +81,7 @@ pub struct Spec {
     /// Files that it may make.
     pub inodes: u64,
     /// Host paths that are shown inside.
-    pub mounts: Vec<Mount>,
+    pub mounts: Vec<Shown>,
     /// Whether setuid programs work inside (within its own user namespace).
     pub allow_setuid: bool,
     /// Its network.

@@ -121,6 +121,7 @@ fn assess_on(provider: Provider, request: &Request, facts: &Facts) -> Assessment
     plan.recorded = residual::recorded(&plan);
     plan.residual = residual::remaining(&plan);
     plan.residual.extend(lost);
+    plan.residual.extend(residual::mounted_secrets(request, &plan));
     plan.notes.extend(residual::notes(&plan));
     Assessment { plan, unmet }
 }

@@ -7,6 +7,7 @@ use crate::document::Provider;
 use crate::level::{Isolation, Network, Tooling};
 use crate::pattern::HostPattern;
 use crate::rules::{Egress, Port};
+use crate::settings::Request;
 
 fn residual(id: &'static str, text: impl Into<String>) -> Residual {
     Residual { id, text: text.into() }
@@ -117,6 +118,18 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
         }
     }
     all
+}
+
+/// Said where the operator allowed it: such mounts are not searched for keys.
+pub(super) fn mounted_secrets(request: &Request, plan: &Plan) -> Option<Residual> {
+    let has_mounts = plan.affordances.iter().any(|affordance| affordance.kind == Kind::Mount)
+        || plan.services.values().any(|service| !service.mounts.is_empty());
+    (request.dangerously_mount_secrets && has_mounts).then(|| {
+        residual(
+            "mounted_secrets",
+            "the agent can read every credential in its mounts: --dangerously-mount-secrets allows homes and keys",
+        )
+    })
 }
 
 /// What the embedded engine does and the Docker Engine does not.

@@ -158,6 +158,20 @@ justification: setup installs packages; agreed with the site's security officer
 "#;
 
 #[test]
+fn a_plan_says_that_mounts_may_hold_credentials() {
+    let said = |text: &str, dangerously_mount_secrets| {
+        let document = Document::parse("ringfence.yaml", text).unwrap();
+        let overrides = Overrides { dangerously_mount_secrets, ..Overrides::default() };
+        let plan = compile(&Request::resolve(document, &Environment::default(), overrides), &facts("root")).unwrap();
+        plan.residual.iter().any(|residual| residual.id == "mounted_secrets")
+    };
+    let mounts = "profile: T2.H1.N2\nmounts: ['./data:/data']";
+    assert!(said(mounts, true));
+    assert!(!said(mounts, false));
+    assert!(!said("profile: T2.H1.N2", true), "there is nothing to be read");
+}
+
+#[test]
 fn full_document_in_full() {
     let plan = compile(&request(FULL), &Facts::assumed()).unwrap();
     insta::assert_json_snapshot!(plan);

@@ -33,6 +33,8 @@ pub struct Overrides {
     pub approval: Option<Approval>,
     /// A justification.
     pub justification: Option<String>,
+    /// Mounts may hold credentials. Only the command line says so: no document has a key for it.
+    pub dangerously_mount_secrets: bool,
 }
 
 /// How the file tools behave, in force.
@@ -109,6 +111,8 @@ pub struct Request {
     pub conflicts: Vec<Unmet>,
     /// Things worth telling.
     pub notes: Vec<String>,
+    /// Mounts may hold credentials.
+    pub dangerously_mount_secrets: bool,
     inputs: Box<Inputs>,
 }
 
@@ -150,6 +154,7 @@ impl Request {
             provenance,
             conflicts,
             notes,
+            dangerously_mount_secrets: overrides.dangerously_mount_secrets,
             inputs,
         };
         request.apply_switches(&environment);
@@ -176,7 +181,7 @@ impl Request {
 
 /// What the operator says on top of the file.
 fn apply_overrides(document: &mut Document, overrides: &Overrides) {
-    let Overrides { sandbox, image, allow, justification, profile: _, approval: _ } = overrides.clone();
+    let Overrides { sandbox, image, allow, justification, .. } = overrides.clone();
     document.sandbox = sandbox.map(|provider| Located::nowhere(provider.into())).or(document.sandbox.take());
     document.image = image.map(Located::nowhere).or(document.image.take());
     document.justification = justification.map(Located::nowhere).or(document.justification.take());

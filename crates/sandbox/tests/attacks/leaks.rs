@@ -184,3 +184,44 @@ async fn mount_source_turned_into_a_link() {
     sandbox.stop().await.unwrap();
     assert!(refused(vec![mount(&work.join("inner"), "/inner", true)]).await.contains("leads to /usr"));
 }
+
+/// Who can change directories above a source exchanges it between its check and the mount.
+#[test]
+fn mount_source_exchanged_after_its_check() {
+    use std::os::unix::fs::MetadataExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
+    for name in ["checked", "other"] {
+        std::fs::create_dir(directory.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("checked", directory.join("link")).unwrap();
+    let metadata = std::fs::metadata(directory.join("checked")).unwrap();
+    let mut zygote = jail::zygote::Zygote::start(sandbox::ZYGOTE).unwrap();
+    let mut create = |id: u32, path: &str| {
+        let mount = jail::zygote::Mount {
+            source: directory.join(path).to_str().unwrap().into(),
+            target: "/data".into(),
+            writable: true,
+        };
+        let spec = jail::zygote::Spec {
+            id,
+            name: format!("ringfence-exchanged-{}-{id}", std::process::id()),
+            image: jail::zygote::Image::Host,
+            limits: None,
+            disk: 1 << 20,
+            inodes: 1024,
+            mounts: vec![jail::zygote::Shown { mount, device: metadata.dev(), inode: metadata.ino() }],
+            allow_setuid: false,
+            network: jail::zygote::Network::Loopback,
+        };
+        let (_ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        match zygote.create(spec, &theirs.into()) {
+            Ok(_) => None,
+            Err(jail::zygote::CreateError::Refused { source, .. }) => source.raw_os_error(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(create(1, "checked"), None);
+    assert_eq!(create(2, "other"), Some(rustix::io::Errno::STALE.raw_os_error()), "another directory");
+    assert_eq!(create(3, "link"), Some(rustix::io::Errno::LOOP.raw_os_error()), "by now a link to it");
+}

@@ -202,9 +202,10 @@ impl From<Obstacle> for Problem {
 impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
         match error {
-            StartError::Mount { .. } => {
-                Self::bad(chain(&error)).hint("name a path that exists and is not the host's own")
+            StartError::Mount { hint, .. } => {
+                Self::bad(chain(&error)).hint(hint.unwrap_or("name a path that exists and is not the host's own"))
             }
+            StartError::MountSource { .. } => Self::bad(chain(&error)).hint("name a path that exists"),
             error => Self::new(Code::Unavailable, chain(&error)).hint("`ringfence doctor` shows what this host can do"),
         }
     }

@@ -12,7 +12,7 @@ use sandbox::{Kind, Limits, StartError};
 use secrecy::ExposeSecret as _;
 use stack::{Blueprint, Health, Process, Service};
 
-use super::super::{docker as at_docker, exec};
+use super::super::{container, docker as at_docker, exec};
 use super::Services;
 use super::wish::{Look, Outside, Test, Wish};
 
@@ -53,6 +53,7 @@ impl Services {
         if wish.name != self.default {
             // What the agent can write to is nobody else's source either.
             sandbox::check_nesting(&[&request.mounts[..], &shape.mounts].concat())?;
+            sandbox::check_mounts(&shape.mounts, container::secret_mounts(asked))?;
             // What the document mounts, as what the file mounts for the default service, is for the agent.
             request.mounts.clone_from(&shape.mounts);
         }

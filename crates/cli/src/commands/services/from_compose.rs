@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use compose::{Condition, Image, MAX_FILE_BYTES, Origin, Project, ReadError, Refused, Restart};
 use docker::Pull;
 use profile::{Cause, Document, Problem, Problems, Refusal, Unmet};
+use sandbox::{MountSource, StartError};
 use secrecy::{ExposeSecret as _, SecretString};
 use stack::Need;
 
@@ -23,16 +24,18 @@ const MAX_PORTS: usize = 4096;
 pub(super) struct Home {
     /// Its directory, without links.
     directory: PathBuf,
+    /// The same as it was named.
+    named: PathBuf,
     /// The directory that is all the task's; the file's own, or one above.
     root: PathBuf,
     origin: String,
 }
 
 impl Home {
-    /// A file in a directory without links. A root that is not above it is none.
-    fn new(directory: PathBuf, root: Option<&Path>, origin: String) -> Self {
+    /// A file in a directory, without links and as it was named. A root that is not above it is none.
+    fn new((directory, named): (PathBuf, PathBuf), root: Option<&Path>, origin: String) -> Self {
         let root = root.and_then(|root| std::fs::canonicalize(root).ok()).filter(|root| directory.starts_with(root));
-        Self { root: root.unwrap_or_else(|| directory.clone()), directory, origin }
+        Self { root: root.unwrap_or_else(|| directory.clone()), directory, named, origin }
     }
 
     fn levels_up(&self) -> usize {
@@ -51,7 +54,9 @@ pub(super) fn read(document: &Document, file: &Path, task: &Task) -> Result<Serv
     let full = std::fs::canonicalize(file).map_err(|error| failed(&error))?;
     let directory = full.parent().unwrap_or(Path::new("/")).to_owned();
     let text = bounded(&full).map_err(|error| failed(&error))?;
-    read_text(document, &text, &Home::new(directory, task.root.as_deref(), origin), task)
+    let named = std::path::absolute(file).map_err(|error| failed(&error))?;
+    let named = named.parent().unwrap_or(Path::new("/")).to_owned();
+    read_text(document, &text, &Home::new((directory, named), task.root.as_deref(), origin), task)
 }
 
 /// Reads the text of a Compose file that would lie in this directory.
@@ -66,9 +71,9 @@ pub(super) fn read_in(
     if text.len() > MAX_FILE_BYTES {
         return Err(failed(format!("it is larger than {MAX_FILE_BYTES} bytes")).into());
     }
-    let found = std::fs::canonicalize(directory);
-    let directory = found.map_err(|error| failed(format!("cannot read its directory: {error}")))?;
-    read_text(document, text, &Home::new(directory, task.root.as_deref(), origin), task)
+    let found = std::fs::canonicalize(directory).and_then(|found| Ok((found, std::path::absolute(directory)?)));
+    let found = found.map_err(|error| failed(format!("cannot read its directory: {error}")))?;
+    read_text(document, text, &Home::new(found, task.root.as_deref(), origin), task)
 }
 
 /// A Compose file sees the variables that the document grants, and no others of the runner's.
@@ -151,6 +156,26 @@ impl Home {
             return Ok(found);
         }
         Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is a link that leads out of the task's directory"))
+    }
+
+    /// The same for what is mounted: no link on the way is followed, for an agent that once wrote there may have made it.
+    pub(super) fn find_without_links(&self, path: &Path) -> Result<MountSource, StartError> {
+        let mut plain = PathBuf::from("/");
+        // From the directory as it was named: a link on the way to it may be planted too.
+        for component in self.named.components().chain(path.components()) {
+            match component {
+                Component::Normal(name) => plain.push(name),
+                // Before a link this is another place than the kernel's `..`: then it is refused.
+                Component::ParentDir => drop(plain.pop()),
+                Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            }
+        }
+        let source = MountSource::open(&plain.display().to_string())?;
+        if Path::new(source.path()).starts_with(&self.root) {
+            return Ok(source);
+        }
+        let why = "it lies outside of the task's directory".to_owned();
+        Err(StartError::Mount { path: source.path().to_owned(), why, hint: None })
     }
 
     fn read(&self, path: &Path) -> io::Result<String> {

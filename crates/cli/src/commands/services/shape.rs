@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use compose::{Access, Dropped, MountSource, Tmpfs};
 use docker::Volume;
 use profile::Unmet;
-use sandbox::Mount;
+use sandbox::{Mount, StartError};
 
 use super::from_compose::Home;
 use super::wish::Shape;
@@ -72,10 +72,15 @@ pub(super) fn of(service: &compose::Service, home: &Home, notes: &mut Vec<String
 
 /// A file or directory beside the Compose file, to be read and no more.
 fn bind(home: &Home, path: &std::path::Path, target: &str) -> Result<Mount, String> {
-    let found = home.find(path).map_err(|error| error.to_string())?;
-    let source = found.into_os_string().into_string().map_err(|_| "its name is not UTF-8".to_owned())?;
-    sandbox::check_mount(&source).map_err(|error| error.to_string())?;
-    Ok(Mount { source, target: target.to_owned(), writable: false })
+    let told = |error: StartError| match error {
+        StartError::MountSource { source, .. } => source.to_string(),
+        error => error.to_string(),
+    };
+    let found = home.find_without_links(path).map_err(told)?;
+    let mount = Mount { source: found.path().to_owned(), target: target.to_owned(), writable: false };
+    // Keys are looked for when it is known what the operator allows.
+    sandbox::open_mounts(std::slice::from_ref(&mount)).map_err(told)?;
+    Ok(mount)
 }
 
 /// As mount(8) has them.

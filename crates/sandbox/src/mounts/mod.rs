@@ -1,0 +1,84 @@
+//! Mount sources: host paths are opened without following links, and checked before they are shown inside.
+//!
+//! `source.rs` opens a path and proves which file it is, `search.rs` walks what lies below it, `secrets.rs` names what gives keys
+//! away, `places.rs` the directories that do so as a whole. Reasons: docs/decisions/0018-links-and-keys-in-mounts.md.
+
+mod places;
+mod search;
+mod secrets;
+mod source;
+
+use std::path::Path;
+
+use jail::zygote::{Image, Mount};
+
+use crate::sandbox::StartError;
+
+pub use source::MountSource;
+
+/// Whether mounts may hold credentials. Only the operator's command line says so: no document, and no client of the API.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SecretMounts {
+    /// A mount that holds any is refused.
+    #[default]
+    Refused,
+    /// `--dangerously-mount-secrets`.
+    DangerouslyAllowed,
+}
+
+/// Opens the sources of all mounts, and refuses those that must not be shown inside: through links, below a writable mount, the
+/// host's own places, and what is or holds a socket.
+///
+/// Sources are held open, so that no other file can get the numbers by which the helper knows them.
+pub fn open_mounts(mounts: &[Mount]) -> Result<Vec<MountSource>, StartError> {
+    check_nesting(mounts)?;
+    let open = |mount: &Mount| {
+        let source = MountSource::open(&mount.source)?;
+        search::sockets(&source)?;
+        Ok(source)
+    };
+    mounts.iter().map(open).collect()
+}
+
+/// Refuses mounts that give keys away, and those that [`open_mounts`] refuses.
+///
+/// Called once, when a run is planned and before any of its agents could write: a file that an agent plants in a writable mount
+/// later must not keep the next sample from starting.
+pub fn check_mounts(mounts: &[Mount], secrets: SecretMounts) -> Result<(), StartError> {
+    check_nesting(mounts)?;
+    for mount in mounts {
+        let source = MountSource::open(&mount.source)?;
+        match secrets {
+            SecretMounts::DangerouslyAllowed => search::sockets(&source)?,
+            SecretMounts::Refused => {
+                places::refuse(&source)?;
+                search::sockets_and_secrets(&source)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a mount whose source lies in what another one lets the workload write: it could turn it to any place of the host.
+pub fn check_nesting(mounts: &[Mount]) -> Result<(), StartError> {
+    for mount in mounts {
+        let around = |other: &&Mount| {
+            other.writable && other.source != mount.source && Path::new(&mount.source).starts_with(&other.source)
+        };
+        if let Some(other) = mounts.iter().find(around) {
+            let why =
+                format!("it lies in {}, which is mounted writable: what is inside could replace it", other.source);
+            return Err(StartError::Mount { path: mount.source.clone(), why, hint: None });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses an image that is one of the host's own places, or that a link leads to.
+pub(crate) fn check_image(image: &Image) -> Result<(), StartError> {
+    match image {
+        Image::Directory(path) => MountSource::open(path).map(drop),
+        Image::Over(base, _) => check_image(base),
+        Image::Host | Image::Layers(_) | Image::Snapshot(_) | Image::Scene { .. } => Ok(()),
+    }
+}
