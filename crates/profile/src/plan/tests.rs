@@ -213,6 +213,17 @@ fn the_hosts_files_are_an_image_only_where_they_are() {
 }
 
 #[test]
+fn a_plan_says_whose_ids_a_sandbox_has() {
+    let claims = |host: &str| {
+        let plan = compile(&request("profile: T2.H1.N2"), &facts(host)).unwrap();
+        let promised = plan.controls.iter().any(|control| control.id == "host.ids");
+        (promised, plan.residual.iter().any(|residual| residual.id == "user_is_user"))
+    };
+    assert_eq!(claims("root"), (true, false));
+    assert_eq!(claims("user"), (false, true));
+}
+
+#[test]
 fn n0_and_h0_need_a_justification() {
     for profile in ["T0.H1.N0", "T2.H1.N0", "T0.H0.N0"] {
         let unmet = refusal(&format!("profile: {profile}\napproval: ci\n"), "root").unmet;
