@@ -189,7 +189,7 @@ fn obstacles(left: &[PathBuf], mounts: &[(&Mount, OwnedFd)], rights: Rights) -> 
     let mut found = Vec::new();
     // In those of programs and settings there is nothing of the agent's.
     for (mount, source) in mounts.iter().filter(|(mount, _)| !shield::is_system(&mount.target)) {
-        let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(source)?.st_mode);
+        let kind = rustix::fs::FileType::from_raw_mode(fstat(source)?.st_mode);
         found.extend(shield::obstacle(left, &mount.target, !kind.is_dir(), rights)?);
     }
     Ok(found)
