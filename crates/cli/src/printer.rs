@@ -79,9 +79,11 @@ impl Printer {
 
     /// Data for machines, with a newline at the end.
     pub(crate) fn data(&mut self, value: &impl serde::Serialize) {
-        // The records printed here are plain data with text keys: they cannot fail to serialise.
-        let text = serde_json::to_string_pretty(value).unwrap_or_default();
-        self.text(&format!("{}\n", escape_json(&text)));
+        // Written as it is made: the text of deeply nested values is many times their size.
+        let mut out = Escaped::new(io::BufWriter::new(io::stdout().lock()));
+        let result = serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from);
+        let result = result.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+        self.note(&result);
     }
 
     /// Text as it is, for scripts and files that we made ourselves.
@@ -164,6 +166,43 @@ pub(crate) fn sanitise(text: &str) -> String {
 }
 
 /// The same for JSON, which stays the same JSON: such characters occur in strings only, but for our own line breaks.
+/// Escapes JSON as it is written.
+pub(crate) struct Escaped<W> {
+    out: W,
+    /// The beginning of a character whose end has not been written yet.
+    begun: Vec<u8>,
+}
+
+impl<W: Write> Escaped<W> {
+    pub(crate) fn new(out: W) -> Self {
+        Self { out, begun: Vec::new() }
+    }
+}
+
+impl<W: Write> Write for Escaped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut text = std::mem::take(&mut self.begun);
+        text.extend_from_slice(bytes);
+        let mut rest = text.as_slice();
+        for chunk in rest.utf8_chunks() {
+            self.out.write_all(escape_json(chunk.valid()).as_bytes())?;
+            rest = &rest[chunk.valid().len()..];
+            // What begins at the end may be a character.
+            if rest.len() == chunk.invalid().len() && rest.len() < 4 {
+                break;
+            }
+            self.out.write_all("\u{fffd}".as_bytes())?;
+            rest = &rest[chunk.invalid().len()..];
+        }
+        self.begun = rest.to_vec();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
 fn escape_json(json: &str) -> String {
     let mut clean = String::with_capacity(json.len());
     for character in json.chars() {
@@ -192,5 +231,13 @@ mod tests {
         let json = escape_json(&serde_json::to_string(text).unwrap());
         assert_eq!(json, "\"x\\u009b31m\\u007f\\u202e\\udb40\\udc01é\"");
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+        for size in 1..6 {
+            let mut out = Escaped::new(Vec::new());
+            for part in [text.as_bytes(), b"\xff!"].concat().chunks(size) {
+                out.write_all(part).unwrap();
+            }
+            let expected = "x\\u009b31m\\u007f\\u202e\\udb40\\udc01é\u{fffd}!";
+            assert_eq!(String::from_utf8(out.out).unwrap(), expected, "in pieces of {size} bytes");
+        }
     }
 }

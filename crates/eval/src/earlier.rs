@@ -294,13 +294,13 @@ impl Earlier {
                 (Vouched::Operator, _) => true,
                 (_, recorded) => recorded.is_some_and(|recorded| recorded.unsigned),
             };
-            let scores = match &glance.scores {
+            let scores = match &glance.scores() {
                 Value::Null => BTreeMap::new(),
                 scores => BTreeMap::<String, Score>::deserialize(scores).ok()?,
             };
             let mut spent = Spent::default();
-            spent.by_model = usage(&glance.model_usage)?;
-            spent.by_role = usage(&glance.role_usage)?;
+            spent.by_model = usage(&glance.model_usage())?;
+            spent.by_role = usage(&glance.role_usage())?;
             let sample = samples.get(index)?;
             let judged = Judged::new(sample.id.clone(), glance.epoch, &scores, &sample.metadata, &task.metrics);
             Some(Kept { index, glance, judged, spent, unsigned })

@@ -4,6 +4,7 @@
 //! all anew, leaves it whole; that is found by the chain's head, which stands in the log. A line has exactly one form, so
 //! not even a space can be added.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use bounded::Budget;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -20,6 +22,8 @@ use crate::canonical;
 
 /// The longest line.
 const LONGEST: u64 = 16 << 20;
+/// The most memory that the values of a line may take, beside its text.
+const VALUES: u64 = LONGEST + (16 << 20);
 /// How long a line may lie in memory only.
 const SYNC: Duration = Duration::from_secs(1);
 
@@ -144,9 +148,11 @@ impl Audit {
         line.insert("prev".into(), json!(state.head.hash));
         let hash = hash(&line);
         line.insert("hash".into(), json!(hash));
-        let mut text = canonical(&Value::Object(line));
+        let line = Value::Object(line);
+        let mut text = canonical(&line);
         text.push('\n');
-        if text.len() as u64 > LONGEST {
+        // What cannot be read back is not written.
+        if text.len() as u64 > LONGEST || bounded::cost(&line) > VALUES {
             return Err(AuditError::TooLong(self.path.clone()));
         }
         if let Err(source) = state.file.write_all(text.as_bytes()) {
@@ -263,9 +269,10 @@ fn open(path: &Path) -> io::Result<File> {
 /// The head after a line, and what the line says.
 fn follow(head: &Head, text: &[u8]) -> Result<(Head, Map<String, Value>), Flaw> {
     let text = text.strip_suffix(b"\n").ok_or(Flaw::Form)?;
-    let line: Value = serde_json::from_slice(text).map_err(|_| Flaw::Form)?;
+    let line = bounded::value(text, &Budget::new(VALUES)).map_err(|_| Flaw::Form)?;
     // Also finds keys that are there twice: reading keeps one.
-    if canonical(&line).as_bytes() != text {
+    let mut rest = Same(text);
+    if canonical::write(&line, &mut rest).is_err() || !rest.0.is_empty() {
         return Err(Flaw::Form);
     }
     let Value::Object(mut line) = line else { return Err(Flaw::Form) };
@@ -284,6 +291,28 @@ fn follow(head: &Head, text: &[u8]) -> Result<(Head, Map<String, Value>), Flaw> 
 }
 
 fn hash(line: &Map<String, Value>) -> String {
-    // Cloned, since a map alone has no one form; lines are short.
-    crate::hex(&Sha256::digest(canonical(&Value::Object(line.clone()))))
+    let mut hash = Hashed(Sha256::new());
+    // Hashing cannot fail.
+    let _ = canonical::write_map(line, &mut hash);
+    crate::hex(&hash.0.finalize())
+}
+
+/// A writer that only compares: fails at the first byte that is another.
+struct Same<'a>(&'a [u8]);
+
+impl fmt::Write for Same<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.strip_prefix(text.as_bytes()).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
+/// A writer that only hashes.
+struct Hashed(Sha256);
+
+impl fmt::Write for Hashed {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text.as_bytes());
+        Ok(())
+    }
 }

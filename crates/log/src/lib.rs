@@ -13,6 +13,7 @@ mod error;
 pub mod event;
 mod expectation;
 mod hashed;
+mod lenient;
 pub mod message;
 mod name;
 mod place;

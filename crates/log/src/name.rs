@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::LogError;
 
@@ -30,13 +31,40 @@ impl Format {
 }
 
 /// A sample's id, as its data set has it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum SampleName {
     /// Counted.
     Number(i64),
     /// In words.
     Text(String),
+}
+
+/// By hand: for an untagged enum serde first holds whatever is there, and a list of millions is no id.
+impl<'de> Deserialize<'de> for SampleName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Id;
+        impl Visitor<'_> for Id {
+            type Value = SampleName;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a sample's id: a text or a whole number")
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<SampleName, E> {
+                Ok(SampleName::Number(number))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<SampleName, E> {
+                i64::try_from(number).map(SampleName::Number).map_err(|_| E::custom("a sample's id is too large"))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<SampleName, E> {
+                Ok(SampleName::Text(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Id)
+    }
 }
 
 impl fmt::Display for SampleName {

@@ -5,7 +5,12 @@
 
 use std::borrow::Cow;
 
-/// The members of an object, in their order. Nothing if the text is no object.
+/// The most members of an object whose members are told apart; Inspect's samples have about thirty.
+const MOST_MEMBERS: usize = 4096;
+/// The most items of an array.
+const MOST_ITEMS: usize = 1 << 20;
+
+/// The members of an object, in their order. Nothing if the text is no object, or has thousands of members.
 pub fn members(text: &[u8]) -> Option<Vec<(String, &[u8])>> {
     let mut scan = Scan { text, at: 0 };
     let mut all = Vec::new();
@@ -17,18 +22,18 @@ pub fn members(text: &[u8]) -> Option<Vec<(String, &[u8])>> {
         scan.eat(b':')?;
         scan.space();
         all.push((name, scan.value()?));
-        Some(())
+        (all.len() <= MOST_MEMBERS).then_some(())
     })?;
     Some(all)
 }
 
-/// The items of an array. Nothing if the text is no array.
+/// The items of an array. Nothing if the text is no array, or has more than a million items.
 pub fn items(text: &[u8]) -> Option<Vec<&[u8]>> {
     let mut scan = Scan { text, at: 0 };
     let mut all = Vec::new();
     scan.list(b'[', b']', |scan| {
         all.push(scan.value()?);
-        Some(())
+        (all.len() <= MOST_ITEMS).then_some(())
     })?;
     Some(all)
 }

@@ -151,11 +151,11 @@ impl Recorder {
                 let mut zipped = Zipped::begin(&directory, &path, &hidden, &content).map_err(begin)?;
                 if let Some((reader, kept)) = earlier {
                     reader.each(kept, |index, content| {
-                        let Some(Glance { id, epoch, summary, sha256, .. }) = kept.get(index) else { return Ok(()) };
+                        let Some(glance @ Glance { id, epoch, sha256, .. }) = kept.get(index) else { return Ok(()) };
                         let mut content = content.map_err(keep(reader))?;
                         let squeezed =
                             Zipped::squeeze(&directory, |out| copy_same(&mut content, sha256, out)).map_err(begin)?;
-                        zipped.add(name::entry(id, *epoch), squeezed, summary.clone()).map_err(begin)
+                        zipped.add(name::entry(id, *epoch), squeezed, glance.summary()).map_err(begin)
                     })?;
                 }
                 zipped.appear().map_err(begin)?;

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
+use bounded::Budget;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -115,7 +116,8 @@ impl SampleRecorder {
     fn with_kept<'a>(&self, fields: &'a Map<String, Value>) -> Cow<'a, Map<String, Value>> {
         let mut known = Cow::Borrowed(fields);
         for (key, raw) in self.kept.iter().filter(|(key, _)| !UNSUMMED.contains(&key.as_str())) {
-            if let Ok(value) = serde_json::from_slice(&raw::lenient(raw)) {
+            let text = raw::lenient(raw);
+            if let Ok(value) = bounded::value(&text, &Budget::for_text(&text)) {
                 known.to_mut().insert(key.clone(), value);
             }
         }

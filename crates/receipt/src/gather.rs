@@ -149,14 +149,12 @@ fn image(of: &str, image: &Value) -> Option<Image> {
 }
 
 fn samples(reader: &Reader) -> Result<Samples, GatherError> {
-    let summaries = reader.summaries()?;
-    let failed = summaries.iter().filter(|sample| sample.get("error").is_some_and(|error| !error.is_null())).count();
-    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    Ok(Samples {
-        total: at(reader.header(), "/results/total_samples").and_then(Value::as_u64),
-        done: number(summaries.len()),
-        failed: number(failed),
-    })
+    let (mut done, mut failed) = (0, 0);
+    reader.each_summary(&mut |sample| {
+        done += 1;
+        failed += u64::from(sample.get("error").is_some_and(|error| !error.is_null()));
+    })?;
+    Ok(Samples { total: at(reader.header(), "/results/total_samples").and_then(Value::as_u64), done, failed })
 }
 
 fn versions(header: &Map<String, Value>) -> BTreeMap<String, Value> {

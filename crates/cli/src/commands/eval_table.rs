@@ -119,9 +119,8 @@ impl Row {
 
     /// What a log says.
     pub(super) fn read(log: &Path, reader: &Reader) -> Self {
-        let header = Value::Object(reader.header().clone());
-        let text = |path: &str| header.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let count = |path: &str| header.pointer(path).and_then(Value::as_u64).unwrap_or_default();
+        let text = |path: &str| reader.at(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let count = |path: &str| reader.at(path).and_then(Value::as_u64).unwrap_or_default();
         Self {
             task: text("/eval/task"),
             model: text("/eval/model"),
@@ -129,9 +128,9 @@ impl Row {
             status: Self::name(reader.status()).into(),
             samples: count("/results/completed_samples"),
             total: count("/results/total_samples"),
-            score: Estimate::of(&header["results"]),
+            score: Estimate::of(reader.at("/results").unwrap_or(&Value::Null)),
             log: Some(log.to_path_buf()),
-            error: header.pointer("/error/message").and_then(Value::as_str).map(str::to_owned),
+            error: reader.at("/error/message").and_then(Value::as_str).map(str::to_owned),
         }
     }
 

@@ -6,11 +6,14 @@ use std::fs::File;
 use std::io::BufReader;
 use std::os::unix::fs::FileExt as _;
 
+use bounded::{Budget, Tree};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Error, Map, Value};
 
+use super::glance;
+use super::metered::Bounds;
 use crate::place::Part;
 use crate::summary::summary;
 use crate::{LogError, SampleName};
@@ -146,23 +149,21 @@ pub(super) fn each(
     }
 }
 
-/// The summary of each sample.
-pub(super) fn summaries(file: &File, length: u64) -> Result<Vec<Value>, Error> {
-    struct Each(Vec<Value>);
-    impl Ask for Each {
+/// Hands over the summary of each sample.
+pub(super) fn summaries(file: &File, length: u64, take: &mut dyn FnMut(Value)) -> Result<(), Error> {
+    struct Each<'a>(Bounds, &'a mut dyn FnMut(Value));
+    impl Ask for Each<'_> {
         fn wants_samples(&self) -> bool {
             true
         }
         fn sample(&mut self, sample: Box<RawValue>) -> Result<(), Error> {
             let key: Key = serde_json::from_str(sample.get())?;
-            let fields: Map<String, Value> = serde_json::from_str(sample.get())?;
-            self.0.push(summary(&key.id, key.epoch, &fields, 0));
+            let (fields, messages) = glance::fields(sample.get().as_bytes(), self.0)?;
+            (self.1)(summary(&key.id, key.epoch, &fields, messages));
             Ok(())
         }
     }
-    let mut each = Each(Vec::new());
-    read(file, length, &mut each)?;
-    Ok(each.0)
+    read(file, length, &mut Each(Bounds::of(length), take))
 }
 
 /// Checks that there is a document and nothing around it; that no field is there twice is checked by all readers.
@@ -181,11 +182,12 @@ fn read(file: &File, length: u64, ask: &mut dyn Ask) -> Result<(), Error> {
     }
     let file = BufReader::with_capacity(1 << 16, Part::new(file.try_clone().map_err(Error::io)?, 0, length));
     let mut text = serde_json::Deserializer::from_reader(file);
-    text.deserialize_map(Fields(ask))?;
+    text.deserialize_map(Fields(ask, &Bounds::of(length).budget()))?;
     text.end()
 }
 
-struct Fields<'a>(&'a mut dyn Ask);
+/// What is asked, and the memory that the answers may take together.
+struct Fields<'a>(&'a mut dyn Ask, &'a Budget);
 
 impl<'de> Visitor<'de> for Fields<'_> {
     type Value = ();
@@ -202,7 +204,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
                 return Err(A::Error::custom("a field is there twice, or there are too many"));
             }
             if self.0.wants(&key) {
-                let value = map.next_value()?;
+                let value = map.next_value_seed(Tree(self.1))?;
                 self.0.field(key, value);
             } else if key == "samples" && self.0.wants_samples() {
                 map.next_value_seed(Samples(&mut *self.0))?;

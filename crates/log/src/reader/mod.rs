@@ -2,7 +2,9 @@
 
 mod document;
 mod glance;
+mod metered;
 mod samples;
+mod summaries;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,20 +12,20 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use bounded::{Budget, Tree, allowance};
+use serde::de::DeserializeSeed as _;
 use serde_json::{Map, Value, json};
 
+use self::metered::{Bounds, Meter, Metered};
+use crate::lenient::Lenient;
 use crate::zip::{self, Entry};
-use crate::{Format, LogError, SampleName, Status, name, raw};
+use crate::{Format, LogError, SampleName, Status, name};
 
 pub use glance::Glance;
 pub use samples::Samples;
 
-/// The largest part of a log that is held in memory: a header, a list of summaries.
-const PART: u64 = 256 << 20;
-/// The largest header: small text can be a large tree.
-const HEADER_BYTES: u64 = 64 << 20;
-/// The largest sample that is held in memory.
-const SAMPLE: u64 = 1 << 30;
+/// The largest document of a log, unpacked. Lists are read item by item.
+const PART: u64 = 4 << 30;
 
 const HEADER: &str = "header.json";
 const START: &str = "_journal/start.json";
@@ -66,9 +68,35 @@ pub enum ReadError {
         /// What is read at most.
         max: u64,
     },
+    /// There are more of something than can be held in memory.
+    #[error("the log `{}` has more than {max} {what}", path.display())]
+    TooMany {
+        /// The log.
+        path: PathBuf,
+        /// Of what.
+        what: &'static str,
+        /// How many are read at most.
+        max: u64,
+    },
     /// It has no beginning.
     #[error("the log `{}` has neither a header nor a beginning", .0.display())]
     NoHeader(PathBuf),
+}
+
+impl ReadError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Io { source, .. } if source.kind() != io::ErrorKind::InvalidData => None,
+            Self::NotALog(_) => Some("logs end in .eval or .json; `ringfence log list DIR` shows those of a directory"),
+            Self::Io { .. } | Self::Part { .. } | Self::NoHeader(_) => {
+                Some("the file is damaged, or was not written by Ringfence or Inspect")
+            }
+            Self::TooLarge { .. } | Self::TooMany { .. } => {
+                Some("a log may take four times its file's size in memory, at least 64 MiB; use `ringfence log dump`")
+            }
+        }
+    }
 }
 
 /// A log that was opened.
@@ -81,8 +109,8 @@ pub struct Reader {
 }
 
 enum Kind {
-    /// By name; of two with the same name the last one counts.
-    Eval(HashMap<String, Entry>),
+    /// In the order of their names, each once.
+    Eval(Vec<Entry>),
     Json,
 }
 
@@ -95,8 +123,13 @@ impl Reader {
         let count = file.read_at(&mut first, 0).map_err(io)?;
         let kind = match &first[..count] {
             b"PK\x03\x04" => {
-                let entries = zip::directory(&file).map_err(io)?;
-                Kind::Eval(entries.into_iter().map(|entry| (entry.name.clone(), entry)).collect())
+                let mut entries = zip::directory(&file).map_err(io)?;
+                zip::refuse_bombs(&entries, file.metadata().map_err(io)?.len()).map_err(io)?;
+                // Of two with the same name the last one counts; the order of equals is kept.
+                entries.reverse();
+                entries.sort_by(|a, b| a.name.cmp(&b.name));
+                entries.dedup_by(|second, first| second.name == first.name);
+                Kind::Eval(entries)
             }
             [b'{', ..] => Kind::Json,
             _ => return Err(ReadError::NotALog(path.to_path_buf())),
@@ -137,14 +170,38 @@ impl Reader {
         }
     }
 
+    /// Limits on what is held of it.
+    fn bounds(&self) -> Result<Bounds, ReadError> {
+        self.length().map(Bounds::of)
+    }
+
+    /// The longest sample that is held whole.
+    fn sample_limit(&self) -> Result<u64, ReadError> {
+        self.length().map(allowance)
+    }
+
+    /// An entry of a zip.
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        let Kind::Eval(entries) = &self.kind else { return None };
+        entries.binary_search_by(|entry| entry.name.as_str().cmp(name)).ok().and_then(|index| entries.get(index))
+    }
+
     /// What is known of these samples without holding their events: in the order in which they are asked for, nothing for
     /// those that are missing, cannot be read, or are not what their entry's name says.
     pub fn glances(&self, wanted: &[(SampleName, u32)]) -> Result<Vec<Option<Glance>>, ReadError> {
         let mut found: Vec<Option<Glance>> = Vec::new();
         found.resize_with(wanted.len(), || None);
+        let (bounds, mut held) = (self.bounds()?, 0);
         let walked = self.each(wanted, |index, content| {
             if let (Some((id, epoch)), Some(place), Ok(content)) = (wanted.get(index), found.get_mut(index), content) {
-                *place = glance::read(id, *epoch, content);
+                *place = glance::read(id, *epoch, content, bounds);
+                held += place.as_ref().map_or(0, Glance::cost);
+            }
+            if held > bounds.values {
+                let path = self.path.clone();
+                let held =
+                    ReadError::TooLarge { path, part: "samples without their events".into(), max: bounds.values };
+                return Err(LogError::Keep(held));
             }
             Ok(())
         });
@@ -163,9 +220,9 @@ impl Reader {
         mut take: impl FnMut(usize, io::Result<Box<dyn Read + '_>>) -> Result<(), LogError>,
     ) -> Result<(), LogError> {
         match &self.kind {
-            Kind::Eval(entries) => {
+            Kind::Eval(_) => {
                 for (index, one) in wanted.iter().enumerate() {
-                    if let Some(entry) = entries.get(&one.entry()) {
+                    if let Some(entry) = self.entry(&one.entry()) {
                         take(index, zip::open(&self.file, entry).map(|content| content as Box<dyn Read>))?;
                     }
                 }
@@ -190,6 +247,15 @@ impl Reader {
         &self.header
     }
 
+    /// A value of the header by its JSON pointer, such as `/eval/task`.
+    pub fn at(&self, pointer: &str) -> Option<&Value> {
+        let path = pointer.strip_prefix('/')?;
+        match path.find('/') {
+            Some(end) => self.header.get(&path[..end])?.pointer(&path[end..]),
+            None => self.header.get(path),
+        }
+    }
+
     /// How the evaluation ended.
     pub fn status(&self) -> Status {
         self.status
@@ -200,41 +266,16 @@ impl Reader {
         self.status != Status::Started
     }
 
-    /// Inspect's `EvalSampleSummary` of each sample, in the order in which they completed.
-    pub fn summaries(&self) -> Result<Vec<Value>, ReadError> {
-        let mut all = match &self.kind {
-            Kind::Json => document::summaries(&self.file, self.length()?).map_err(self.part("samples"))?,
-            Kind::Eval(entries) if entries.contains_key(SUMMARIES) => self.json(SUMMARIES)?.unwrap_or_default(),
-            Kind::Eval(_) => {
-                let mut all: Vec<Value> = Vec::new();
-                for part in 1_u64.. {
-                    match self.json::<Vec<Value>>(&format!("_journal/summaries/{part}.json"))? {
-                        Some(some) => all.extend(some),
-                        None => break,
-                    }
-                }
-                all
-            }
-        };
-        let key = |summary: &Value| (summary["id"].to_string(), summary["epoch"].to_string());
-        let last: HashMap<_, usize> = all.iter().enumerate().map(|(index, summary)| (key(summary), index)).collect();
-        let mut index = 0;
-        all.retain(|summary| {
-            index += 1;
-            last.get(&key(summary)) == Some(&(index - 1))
-        });
-        Ok(all)
-    }
-
     /// One sample, Inspect's `EvalSample`; nothing if there is none.
     pub fn sample(&self, id: &SampleName, epoch: u32) -> Result<Option<Value>, ReadError> {
-        let mut text = Bounded { bytes: Vec::new(), max: SAMPLE };
+        let max = self.bounds()?.values;
+        let mut text = Bounded { bytes: Vec::new(), max };
         let part = name::entry(id, epoch);
         match self.copy_sample(id, epoch, &mut text) {
             Ok(false) => Ok(None),
-            Ok(true) => serde_json::from_slice(&text.bytes).map(Some).map_err(self.part(&part)),
+            Ok(true) => bounded::value(&text.bytes, &Budget::new(max)).map(Some).map_err(self.part(&part)),
             Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge => {
-                Err(ReadError::TooLarge { path: self.path.clone(), part, max: SAMPLE })
+                Err(ReadError::TooLarge { path: self.path.clone(), part, max })
             }
             Err(error) => Err(error),
         }
@@ -248,7 +289,7 @@ impl Reader {
                 let Some(sample) = sample else { return Ok(false) };
                 out.write_all(sample.get().as_bytes()).map_err(|source| self.io(source)).map(|()| true)
             }
-            Kind::Eval(entries) => match entries.get(&name::entry(id, epoch)) {
+            Kind::Eval(_) => match self.entry(&name::entry(id, epoch)) {
                 Some(entry) => self.copy(entry, out).map(|()| true),
                 None => Ok(false),
             },
@@ -259,7 +300,7 @@ impl Reader {
     pub fn reductions(&self) -> Result<Option<Value>, ReadError> {
         match &self.kind {
             Kind::Json => document::field(&self.file, self.length()?, "reductions").map_err(self.part(REDUCTIONS)),
-            Kind::Eval(_) => self.json(REDUCTIONS),
+            Kind::Eval(_) => self.value(REDUCTIONS),
         }
     }
 
@@ -273,7 +314,7 @@ impl Reader {
         let header = serde_json::to_string(&self.header).map_err(self.part(HEADER))?;
         let open = header.strip_suffix('}').unwrap_or(&header);
         write!(out, "{open},\"samples\":[").map_err(io)?;
-        let mut samples: Vec<&Entry> = entries.values().filter(|entry| entry.name.starts_with("samples/")).collect();
+        let mut samples: Vec<&Entry> = entries.iter().filter(|entry| entry.name.starts_with("samples/")).collect();
         samples.sort_by_key(|entry| entry.offset);
         for (index, entry) in samples.into_iter().enumerate() {
             if index > 0 {
@@ -282,8 +323,9 @@ impl Reader {
             self.copy(entry, out)?;
         }
         out.write_all(b"]").map_err(io)?;
-        if let Some(reductions) = self.reductions()? {
-            write!(out, ",\"reductions\":{reductions}").map_err(io)?;
+        if let Some(mut reductions) = self.content(REDUCTIONS)? {
+            out.write_all(b",\"reductions\":").map_err(io)?;
+            io::copy(&mut reductions, out).map_err(io)?;
         }
         out.write_all(b"}").map_err(io)
     }
@@ -292,11 +334,17 @@ impl Reader {
         if let Kind::Json = self.kind {
             return document::header(&self.file, self.length()?).map_err(self.part(HEADER));
         }
-        if let Some(header) = self.json(HEADER)? {
-            return Ok(header);
+        let (part, header) = match self.value(HEADER)? {
+            Some(header) => (HEADER, header),
+            None => (START, self.value(START)?.ok_or_else(|| ReadError::NoHeader(self.path.clone()))?),
+        };
+        let Value::Object(mut header) = header else {
+            let found = serde::de::Error::custom("it is not an object");
+            return Err(self.part(part)(found));
+        };
+        if part == START {
+            header.insert("status".into(), json!(Status::Started));
         }
-        let mut header: Map<String, Value> = self.json(START)?.ok_or_else(|| ReadError::NoHeader(self.path.clone()))?;
-        header.insert("status".into(), json!(Status::Started));
         Ok(header)
     }
 
@@ -304,18 +352,24 @@ impl Reader {
         self.file.metadata().map(|metadata| metadata.len()).map_err(|source| self.io(source))
     }
 
-    fn json<T: serde::de::DeserializeOwned>(&self, part: &str) -> Result<Option<T>, ReadError> {
-        let Kind::Eval(entries) = &self.kind else { return Ok(None) };
-        let Some(entry) = entries.get(part) else { return Ok(None) };
-        let max = if part == HEADER || part == START { HEADER_BYTES } else { PART };
-        if entry.size > max {
-            return Err(ReadError::TooLarge { path: self.path.clone(), part: part.into(), max });
+    /// A document of a zip as it is read: Inspect writes numbers that JSON does not have.
+    fn content(&self, part: &str) -> Result<Option<impl Read + use<>>, ReadError> {
+        let Some(entry) = self.entry(part) else { return Ok(None) };
+        if entry.size > PART {
+            return Err(ReadError::TooLarge { path: self.path.clone(), part: part.into(), max: PART });
         }
-        let mut text = Vec::new();
-        let mut content = zip::open(&self.file, entry).map_err(|source| self.io(source))?;
-        content.read_to_end(&mut text).map_err(|source| self.io(source))?;
-        // Inspect writes numbers that JSON does not have.
-        serde_json::from_slice(&raw::lenient(&text)).map(Some).map_err(self.part(part))
+        let content = zip::open(&self.file, entry).map_err(|source| self.io(source))?;
+        Ok(Some(Lenient::new(content)))
+    }
+
+    /// A document of a zip.
+    fn value(&self, part: &str) -> Result<Option<Value>, ReadError> {
+        let Some(content) = self.content(part)? else { return Ok(None) };
+        let bounds = self.bounds()?;
+        let budget = bounds.budget();
+        let mut text = serde_json::Deserializer::from_reader(Metered::new(content, &Meter::new(bounds)));
+        let value = Tree(&budget).deserialize(&mut text).and_then(|value| text.end().map(|()| value));
+        value.map(Some).map_err(self.part(part))
     }
 
     fn copy(&self, entry: &Entry, out: &mut dyn Write) -> Result<(), ReadError> {

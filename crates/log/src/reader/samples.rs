@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 
-use super::{Bounded, Kind, ReadError, Reader, SAMPLE, document};
+use super::{Bounded, Kind, ReadError, Reader, document};
 use crate::place::{At, Part};
 use crate::zip::Entry;
 
@@ -25,7 +25,7 @@ impl Reader {
         let places = match &self.kind {
             Kind::Eval(entries) => {
                 let mut found: Vec<&Entry> =
-                    entries.values().filter(|entry| entry.name.starts_with("samples/")).collect();
+                    entries.iter().filter(|entry| entry.name.starts_with("samples/")).collect();
                 found.sort_by_key(|entry| entry.offset);
                 Places::Zip(found)
             }
@@ -68,7 +68,8 @@ impl Samples<'_> {
 
     /// One sample as it is written, Inspect's `EvalSample`; nothing if there are fewer.
     pub fn get(&self, index: usize) -> Result<Option<Vec<u8>>, ReadError> {
-        let mut text = Bounded { bytes: Vec::new(), max: SAMPLE };
+        let max = self.reader.sample_limit()?;
+        let mut text = Bounded { bytes: Vec::new(), max };
         let (copied, part) = match &self.places {
             Places::Zip(entries) => {
                 let Some(entry) = entries.get(index) else { return Ok(None) };
@@ -84,7 +85,7 @@ impl Samples<'_> {
         match copied {
             Ok(()) => Ok(Some(text.bytes)),
             Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::FileTooLarge => {
-                Err(ReadError::TooLarge { path: self.reader.path.clone(), part, max: SAMPLE })
+                Err(ReadError::TooLarge { path: self.reader.path.clone(), part, max })
             }
             Err(error) => Err(error),
         }

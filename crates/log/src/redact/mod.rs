@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bounded::Budget;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -52,6 +53,9 @@ pub const KEYS: [&str; 14] = [
 
 /// How far around a cut secrets are looked for.
 pub const AROUND: usize = 8 << 10;
+
+/// Memory for the values of arguments that are JSON in a text, beside their texts.
+const VALUES: u64 = 8 << 20;
 
 /// How often something was taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -214,13 +218,20 @@ impl Redactor {
 
     /// Arguments that are one text: JSON, or what a model took for it.
     fn unread(&self, text: &mut String) -> bool {
-        match serde_json::from_str(text) {
+        let budget = Budget::new(VALUES + text.len() as u64);
+        match bounded::value(text.as_bytes(), &budget) {
             Ok(Value::Object(mut arguments)) => {
                 let changed = self.arguments(&mut arguments);
                 if changed {
                     *text = Value::Object(arguments).to_string();
                 }
                 changed
+            }
+            // Too many values to be looked through for secret keys.
+            Err(_) if budget.left() == 0 => {
+                add(&self.tally.keys);
+                *text = REDACTED.into();
+                true
             }
             _ => self.string(text, Source::Arguments),
         }

@@ -11,5 +11,5 @@ mod whole;
 
 pub(crate) use archive::{Archive, Piece};
 pub(crate) use format::Entry;
-pub(crate) use read::{directory, open};
+pub(crate) use read::{directory, open, refuse_bombs};
 pub(crate) use whole::check;

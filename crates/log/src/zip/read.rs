@@ -12,6 +12,11 @@ const DIRECTORY: u64 = 256 << 20;
 /// A zip may end with a comment of this length.
 const COMMENT: u64 = 65_535;
 const END: usize = 22;
+/// The largest window of a zstd frame, as a power of two: 16 MiB. Level 19 has half of it; a frame may ask for gigabytes.
+const WINDOW: u32 = 24;
+/// All entries together may be this large, unpacked, or a thousand times the file, whichever is more.
+const UNPACKED: u64 = 16 << 30;
+const RATIO: u64 = 1000;
 
 pub(super) fn bad(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
@@ -47,6 +52,22 @@ pub(crate) fn directory(file: &File) -> io::Result<Vec<Entry>> {
     let mut bytes = vec![0; usize::try_from(size).unwrap_or_default()];
     file.read_exact_at(&mut bytes, start)?;
     entries(&bytes, length)
+}
+
+/// Refuses directories that make a small file a large log: entries that share bytes, or too much when all is unpacked.
+pub(crate) fn refuse_bombs(entries: &[Entry], length: u64) -> io::Result<()> {
+    let all = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.size));
+    if all > UNPACKED.max(length.saturating_mul(RATIO)) {
+        return Err(bad("the zip's entries are too large for it when they are unpacked"));
+    }
+    // At least the fixed part of its header stands before an entry's bytes.
+    let end = |entry: &Entry| entry.offset.saturating_add(30).saturating_add(entry.compressed);
+    let mut places: Vec<(u64, u64)> = entries.iter().map(|entry| (entry.offset, end(entry))).collect();
+    places.sort_unstable();
+    if places.windows(2).any(|pair| pair[0].1 > pair[1].0) {
+        return Err(bad("entries of the zip overlap"));
+    }
+    Ok(())
 }
 
 fn entries(mut bytes: &[u8], length: u64) -> io::Result<Vec<Entry>> {
@@ -109,7 +130,11 @@ pub(crate) fn open(file: &File, entry: &Entry) -> io::Result<Box<dyn Read + Send
     let content: Box<dyn Read + Send> = match entry.method {
         format::STORED => Box::new(part),
         format::DEFLATE => Box::new(flate2::read::DeflateDecoder::new(part)),
-        format::ZSTD => Box::new(zstd::stream::read::Decoder::with_buffer(BufReader::with_capacity(1 << 16, part))?),
+        format::ZSTD => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(BufReader::with_capacity(1 << 16, part))?;
+            decoder.window_log_max(WINDOW)?;
+            Box::new(decoder)
+        }
         _ => return Err(bad("an entry is compressed in a way that is not supported")),
     };
     Ok(Box::new(Checked { content, left: entry.size, crc: crc32fast::Hasher::new(), expected: entry.crc }))
