@@ -9,6 +9,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bounded::Budget;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -80,7 +81,7 @@ impl Cache {
     pub(crate) fn get(&self, key: &str, now: SystemTime) -> Option<Output> {
         let mut text = Vec::new();
         File::open(self.place(key)).ok()?.take(MAX_ENTRY + 1).read_to_end(&mut text).ok()?;
-        let entry: Entry = serde_json::from_slice(&text).ok()?;
+        let entry: Entry = bounded::read(&text, &Budget::for_text(&text)).ok()?;
         let created = UNIX_EPOCH.checked_add(Duration::from_secs(entry.created))?;
         // One from the future has a clock that nobody can trust.
         let young = now.duration_since(created).is_ok_and(|age| age <= self.settings.expiry);

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
+use bounded::Budget;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, redirect};
 use secrecy::{ExposeSecret, SecretString};
@@ -15,6 +16,11 @@ use crate::error::{ModelError, Wait};
 use crate::provider::is_this_machine;
 use crate::retry;
 use crate::settings::{Settings, Timing};
+
+/// The longest explanation of a refusal that is read; what is behind it is left out.
+const EXPLANATION: u64 = 256 << 10;
+/// Memory for the values of a reply beside their texts. A reply of a thousand calls with ten arguments each takes half.
+const VALUES: u64 = 8 << 20;
 
 const USER_AGENT: &str = concat!("ringfence/", env!("CARGO_PKG_VERSION"));
 
@@ -118,11 +124,13 @@ impl Client {
             return Err(ModelError::Redirected { server: self.server(), to: self.shown(to) });
         }
         let retry_after = Self::retry_after(response.headers());
-        let bytes = self.whole(response).await?;
         if !status.is_success() {
+            let bytes = self.explanation(response).await?;
             return Err(self.refusal(status.as_u16(), &bytes, retry_after));
         }
-        serde_json::from_slice(&bytes).map_err(|error| self.malformed(&error.to_string()))
+        let bytes = self.whole(response).await?;
+        let budget = Budget::new(VALUES + bytes.len() as u64);
+        bounded::value(&bytes, &budget).map_err(|error| self.malformed(&error.to_string()))
     }
 
     pub(crate) fn malformed(&self, why: &str) -> ModelError {
@@ -168,10 +176,23 @@ impl Client {
         }
     }
 
+    /// The beginning of what a server says about a refusal.
+    async fn explanation(&self, mut response: Response) -> Result<Vec<u8>, ModelError> {
+        let (mut bytes, after) = (Vec::new(), self.timing.read);
+        while (bytes.len() as u64) < EXPLANATION {
+            let late = |_| ModelError::TimedOut { server: self.server(), wait: Wait::Body, after };
+            let chunk = timeout(after, response.chunk()).await.map_err(late)?;
+            let Some(chunk) = chunk.map_err(|error| self.interrupted(&error))? else { break };
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
     /// What a refusal means. Servers agree on the status; on what is below it they do not, so words are looked at too.
     fn refusal(&self, status: u16, body: &[u8], retry_after: Option<Duration>) -> ModelError {
         let body = String::from_utf8_lossy(body);
-        let json: Value = serde_json::from_str(&body).unwrap_or_default();
+        let budget = Budget::new(VALUES + body.len() as u64);
+        let json = bounded::value(body.as_bytes(), &budget).unwrap_or_default();
         let error = if json["error"].is_null() { &json } else { &json["error"] };
         let words = error["message"].as_str().or_else(|| error.as_str()).unwrap_or(&body);
         let (server, said) = (self.server(), self.shown(words));

@@ -273,7 +273,7 @@ pub(crate) fn read(reply: Value, granted: Granted<'_>) -> Result<Reading, Unread
     }
     for called in said.tool_calls.into_iter().flatten() {
         let arguments = match called.function.arguments {
-            Value::String(text) => Arguments::parse(&text),
+            Value::String(text) => reading.arguments(&text),
             // Ollama's own way slips through some proxies.
             other => Arguments::from_json(other),
         };
@@ -313,9 +313,12 @@ mod tests {
     #[test]
     fn a_model_sees_the_arguments_that_it_wrote() {
         let mut reading = Reading::default();
-        reading.call(Some("c".into()), "add".into(), Arguments::parse("{\"a\": 1"));
-        reading.call(Some("d".into()), "add".into(), Arguments::parse("{\"a\": 1}"));
-        reading.call(Some("e".into()), "add".into(), Arguments::parse(&"x".repeat(1 << 20)));
+        let arguments = reading.arguments("{\"a\": 1");
+        reading.call(Some("c".into()), "add".into(), arguments);
+        let arguments = reading.arguments("{\"a\": 1}");
+        reading.call(Some("d".into()), "add".into(), arguments);
+        let arguments = reading.arguments(&"x".repeat(1 << 20));
+        reading.call(Some("e".into()), "add".into(), arguments);
         let sent = |server| reading.calls.iter().map(|one| Value::from(call(one, server).function.arguments)).collect();
         let own: Vec<Value> = sent(Server::OpenAi);
         assert_eq!(own[..2], [json!("{\"a\": 1"), json!("{\"a\":1}")]);

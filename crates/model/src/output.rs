@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use bounded::Budget;
 use log::message::{ChatMessage, Choice, Content, Part, Reply, StopReason, ToolCall, Usage};
 use serde_json::{Map, Value, json};
 use strangers::Shown;
@@ -9,9 +10,14 @@ use strangers::Shown;
 use crate::Output;
 use crate::openai::Server;
 
+/// Memory for the arguments of all calls of a reply that are JSON in a text: their texts, and 8 MiB for what is in them.
+const ARGUMENTS: u64 = (16 << 20) + (8 << 20);
+
 /// What was understood of a reply.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
+    /// What is left for arguments.
+    pub(crate) memory: ArgumentMemory,
     pub(crate) parts: Vec<Part>,
     pub(crate) calls: Vec<ToolCall>,
     /// Names of calls that are taken.
@@ -22,6 +28,15 @@ pub(crate) struct Reading {
     pub(crate) paused: bool,
     /// The model that really answered, where the provider says.
     pub(crate) model: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ArgumentMemory(Budget);
+
+impl Default for ArgumentMemory {
+    fn default() -> Self {
+        Self(Budget::new(ARGUMENTS))
+    }
 }
 
 /// Why a reply is none.
@@ -48,6 +63,18 @@ impl From<serde_json::Error> for Unreadable {
 }
 
 impl Reading {
+    /// Arguments from the text that a model wrote. Nothing at all means no arguments.
+    pub(crate) fn arguments(&self, text: &str) -> Arguments {
+        if text.trim().is_empty() {
+            return Arguments::Sound(Map::new());
+        }
+        match bounded::value(text.as_bytes(), &self.memory.0) {
+            Ok(Value::Object(map)) => Arguments::Sound(map),
+            Ok(_) => Arguments::odd("", text),
+            Err(error) => Arguments::odd(&format!(" ({error})"), text),
+        }
+    }
+
     /// Adds words; empty ones are none.
     pub(crate) fn say(&mut self, text: Option<String>) {
         self.parts.extend(text.filter(|text| !text.is_empty()).map(Part::said));
@@ -139,17 +166,6 @@ pub(crate) enum Arguments {
 }
 
 impl Arguments {
-    /// From the text that a model wrote. Nothing at all means no arguments.
-    pub(crate) fn parse(text: &str) -> Self {
-        if text.trim().is_empty() {
-            return Self::Sound(Map::new());
-        }
-        match serde_json::from_str(text) {
-            Ok(map) => Self::Sound(map),
-            Err(error) => Self::odd(&format!(" ({error})"), text),
-        }
-    }
-
     pub(crate) fn from_json(value: Value) -> Self {
         match value {
             Value::Object(map) => Self::Sound(map),

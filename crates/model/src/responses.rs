@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::error::ModelError;
 use crate::media;
 use crate::openai::Server;
-use crate::output::{Arguments, Reading, Unreadable, arguments_text, put};
+use crate::output::{Reading, Unreadable, arguments_text, put};
 use crate::own_tools::{Granted, ProviderTool, Used as ToolUsed, back, only};
 use crate::request::{Request, ToolChoice};
 
@@ -250,7 +250,7 @@ pub(crate) fn read(reply: Value, granted: Granted<'_>) -> Result<Reading, Unread
             "reasoning" => reading.parts.push(thought(item)),
             "function_call" => {
                 let name = item.name.ok_or_else(|| Unreadable::because("a call has no name"))?;
-                let arguments = Arguments::parse(item.arguments.as_deref().unwrap_or_default());
+                let arguments = reading.arguments(item.arguments.as_deref().unwrap_or_default());
                 reading.call(item.call_id, name, arguments);
             }
             // Everything else is a tool of the provider that nobody can grant: files, a computer.

@@ -72,7 +72,7 @@ impl Default for Settings {
             timing: Timing::default(),
             backoff: Backoff::default(),
             max_connections: 10,
-            max_reply: 32 << 20,
+            max_reply: 16 << 20,
             cache: None,
             price: None,
         }
