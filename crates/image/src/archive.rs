@@ -115,7 +115,7 @@ pub(crate) fn import(
     let members = Members::read(archive, &mut work, store.archive_limit()).map_err(failed)?;
     let malformed = |why: String| ImageError::Malformed { what: "archive", why };
     let manifest: Vec<Entry> =
-        serde_json::from_slice(&members.document("manifest.json")?).map_err(|error| malformed(error.to_string()))?;
+        config::parse(&members.document("manifest.json")?).map_err(|error| malformed(error.to_string()))?;
     let fits = |entry: &&Entry| tag.is_none_or(|tag| entry.repo_tags.iter().flatten().any(|known| known == tag));
     let fitting: Vec<&Entry> = manifest.iter().filter(fits).collect();
     let entry = match fitting.as_slice() {

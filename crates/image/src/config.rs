@@ -1,5 +1,6 @@
 //! What an image says about running it.
 
+use bounded::Budget;
 use serde::{Deserialize, Serialize};
 
 use crate::ImageError;
@@ -51,10 +52,15 @@ struct RootFs {
     diff_ids: Vec<Digest>,
 }
 
+/// Reads a document of an image. Its values may take 16 MiB beside its text, however short the text is.
+pub(crate) fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, serde_json::Error> {
+    bounded::read(bytes, &Budget::new(bytes.len() as u64 + (16 << 20)))
+}
+
 /// Reads a configuration: what it says about running, and its layers, bottom first.
 pub(crate) fn read(bytes: &[u8]) -> Result<(Config, Vec<Digest>), ImageError> {
-    let written: Written = serde_json::from_slice(bytes)
-        .map_err(|error| ImageError::Malformed { what: "configuration", why: error.to_string() })?;
+    let written: Written =
+        parse(bytes).map_err(|error| ImageError::Malformed { what: "configuration", why: error.to_string() })?;
     let own = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -101,6 +101,12 @@ impl<R: Read> Measured<R> {
         Self { inner, hasher: Hasher::default(), left: limit }
     }
 
+    /// Reads what is left; says how many bytes of the limit are not used.
+    pub(crate) fn unused(&mut self) -> io::Result<u64> {
+        io::copy(self, &mut io::sink())?;
+        Ok(self.left)
+    }
+
     /// Reads what is left, and gives the digest of everything.
     pub(crate) fn finish(mut self) -> io::Result<Digest> {
         io::copy(&mut self, &mut io::sink())?;

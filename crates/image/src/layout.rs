@@ -77,7 +77,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ImageError> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Document, ImageError> {
-    serde_json::from_slice(bytes).map_err(|error| ImageError::Malformed { what: "manifest", why: error.to_string() })
+    config::parse(bytes).map_err(|error| ImageError::Malformed { what: "manifest", why: error.to_string() })
 }
 
 /// Imports the image of a layout; of several, the one with this tag, or the only one for this machine.

@@ -7,6 +7,7 @@ mod archive;
 mod compression;
 mod config;
 mod digest;
+mod directories;
 mod entry;
 mod layout;
 mod private;

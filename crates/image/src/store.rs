@@ -27,7 +27,7 @@ use crate::digest::{Digest, Measured};
 use crate::private;
 use crate::progress::Progress;
 use crate::unlisted::{self, Below};
-use crate::unpack::{Limits, Rights, remove_tree, unpack};
+use crate::unpack::{Limits, Rights, Unpacked, remove_tree, unpack};
 use crate::{ImageError, compression};
 
 /// A place for images.
@@ -78,6 +78,8 @@ pub struct Collected {
 }
 
 const PARTS: [&str; 6] = ["layers", "unlisted", "images", "names", "blobs", "work"];
+/// The most bytes of names of directories that the layers of an image do not list: in memory they take thrice as much.
+const MAX_UNLISTED: usize = 8 << 20;
 /// The longest list of layers that a kernel mounts in one piece.
 pub(crate) const MAX_LAYERS: usize = 128;
 
@@ -167,7 +169,8 @@ impl Store {
             }
             let lock = File::open(&path).map_err(|error| self.failed(error))?;
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() && path.is_dir() {
-                return Ok(Work { path, next: 0, _lock: lock, _importing: importing });
+                let Limits { image_bytes: bytes_left, image_entries: entries_left, .. } = self.limits;
+                return Ok(Work { path, next: 0, bytes_left, entries_left, _lock: lock, _importing: importing });
             }
         }
         Err(self.failed(io::Error::from(io::ErrorKind::StorageFull)))
@@ -188,13 +191,17 @@ impl Store {
         let directory = work.fresh("layer");
         fs::DirBuilder::new().mode(0o755).create(&directory).map_err(|error| self.failed(error))?;
         let plain = compression::decode(archive, progress).map_err(broken)?;
-        let mut measured = Measured::new(plain, self.limits.bytes);
-        let unlisted = unpack(&mut measured, &directory, self.limits, Rights::own()).map_err(broken)?;
+        // What other layers of the same image took is not left for this one.
+        let limit = self.limits.bytes.min(work.bytes_left);
+        let mut measured = Measured::new(plain, limit);
+        let most = self.limits.entries.min(work.entries_left);
+        let Unpacked { unlisted, entries } = unpack(&mut measured, &directory, most, Rights::own()).map_err(broken)?;
+        work.entries_left -= entries;
+        work.bytes_left -= limit - measured.unused().map_err(broken)?;
         let found = measured.finish().map_err(broken)?;
         if found != *expected {
             return Err(ImageError::Mismatch { what: "a layer", expected: expected.clone(), found });
         }
-        let unlisted = unlisted::written(&unlisted);
         let note = self.root.join("unlisted").join(expected.hex());
         if !unlisted.is_empty() {
             self.write(&note, &unlisted)?;
@@ -223,8 +230,14 @@ impl Store {
     pub(crate) fn import_directories(&self, work: &mut Work, layers: &[Digest]) -> Result<Option<Digest>, ImageError> {
         let mut below = Vec::new();
         let mut all_listed = true;
+        let mut bytes = 0;
         for digest in layers.iter().rev() {
             let note = fs::read(self.root.join("unlisted").join(digest.hex())).unwrap_or_default();
+            bytes += note.len();
+            if bytes > MAX_UNLISTED {
+                let why = "too many directories that layers have something in are not listed".into();
+                return Err(ImageError::Malformed { what: "list of layers", why });
+            }
             all_listed = all_listed && note.is_empty();
             let opened = Below::new(&self.layer(digest), unlisted::read(&note));
             below.push(opened.map_err(|error| self.failed(error))?);
@@ -386,6 +399,9 @@ impl Store {
 pub(crate) struct Work {
     path: PathBuf,
     next: u32,
+    /// What may still be unpacked here, of all layers together.
+    bytes_left: u64,
+    entries_left: u64,
     _lock: File,
     /// Held by importers: what they brought is not collected before it has a name.
     _importing: Option<File>,

@@ -189,11 +189,7 @@ fn set(root: BorrowedFd<'_>, path: &OsStr, attributes: &Attributes, rights: Righ
     Ok(utimensat(&directory, "", &time(attributes.mtime), AtFlags::EMPTY_PATH)?)
 }
 
-/// As the store keeps them: each with a zero behind it.
-pub(crate) fn written(unlisted: &BTreeSet<PathBuf>) -> Vec<u8> {
-    unlisted.iter().flat_map(|path| path.as_os_str().as_bytes().iter().copied().chain([0])).collect()
-}
-
+/// From what the store keeps: each with a zero behind it.
 pub(crate) fn read(bytes: &[u8]) -> BTreeSet<PathBuf> {
     let paths = bytes.split(|&byte| byte == 0).filter(|path| !path.is_empty());
     paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()

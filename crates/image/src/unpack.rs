@@ -3,7 +3,6 @@
 //! What is removed from lower layers becomes what overlay(5) calls whiteouts and opaque directories. Devices are never
 //! made. Owners are kept where we are root; a plain user's files are the user's, who is root in a sandbox.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,20 +17,25 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::thread::{Gid, Uid};
 
+use crate::directories::Directories;
 use crate::entry::{Entry, Kind, read_all};
 
-/// What a layer may hold.
+/// What a layer, and all layers of an image that are unpacked for it, may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of its archive, unpacked.
+    /// Bytes of a layer's archive, unpacked.
     pub bytes: u64,
-    /// Files, directories and links.
+    /// Files, directories and links of a layer.
     pub entries: u64,
+    /// Bytes of all layers' archives, unpacked.
+    pub image_bytes: u64,
+    /// Files, directories and links of all layers.
+    pub image_entries: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 20 << 30, entries: 1_000_000 }
+        Self { bytes: 20 << 30, entries: 1_000_000, image_bytes: 60 << 30, image_entries: 3_000_000 }
     }
 }
 
@@ -61,14 +65,22 @@ const MAX_DEPTH: usize = 256;
 /// The earliest: of what an archive says no time of.
 const NO_TIME: (i64, u32) = (0, 0);
 
-/// Unpacks an archive into the empty directory `root`. Gives the directories that had to be made and are not in it.
-pub(crate) fn unpack(archive: impl Read, root: &Path, limits: Limits, rights: Rights) -> io::Result<BTreeSet<PathBuf>> {
+/// What became of an archive.
+pub(crate) struct Unpacked {
+    /// Directories that had to be made and are not in it, each with a zero behind it.
+    pub(crate) unlisted: Vec<u8>,
+    /// Files, directories and links.
+    pub(crate) entries: u64,
+}
+
+/// Unpacks an archive of at most so many entries into the empty directory `root`.
+pub(crate) fn unpack(archive: impl Read, root: &Path, most: u64, rights: Rights) -> io::Result<Unpacked> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = open(root, flags, Mode::empty())?;
-    let mut layer =
-        Layer { root, rights, left: limits.entries, directories: BTreeMap::new(), unlisted: BTreeSet::new() };
+    let mut layer = Layer { root, rights, left: most, directories: Directories::default() };
     read_all(archive, |entry, content| layer.add(entry, content).map_err(|error| named(&entry.name, &error)))?;
-    layer.finish()
+    layer.finish()?;
+    Ok(Unpacked { unlisted: layer.directories.unlisted()?, entries: most - layer.left })
 }
 
 fn named(name: &[u8], error: &io::Error) -> io::Error {
@@ -85,8 +97,7 @@ struct Layer {
     rights: Rights,
     left: u64,
     /// What is put into a directory changes its time, and needs the right to: mode and time are set at the end.
-    directories: BTreeMap<PathBuf, (u32, (i64, u32))>,
-    unlisted: BTreeSet<PathBuf>,
+    directories: Directories,
 }
 
 /// The parts of a name below the root.
@@ -129,8 +140,7 @@ impl Layer {
             Ok(()) => {
                 // A short archive with deep names would make far more than it has entries.
                 self.count()?;
-                self.directories.insert(parts.iter().collect(), (0o755, NO_TIME));
-                self.unlisted.insert(parts.iter().collect());
+                self.directories.make(parts, 0o755, NO_TIME)?;
             }
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
@@ -194,9 +204,7 @@ impl Layer {
             Err(error) => return Err(error.into()),
         }
         self.set_attributes(parent, name, entry)?;
-        self.directories.insert(parts.iter().collect(), (entry.mode, entry.mtime));
-        self.unlisted.remove(&parts.iter().collect::<PathBuf>());
-        Ok(())
+        self.directories.list(parts, entry.mode, entry.mtime)
     }
 
     fn link(&mut self, target: &[u8], parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
@@ -233,18 +241,18 @@ impl Layer {
         Ok(chmodat(parent, name, Mode::from_raw_mode(RawMode::from(entry.mode | open)), AtFlags::empty())?)
     }
 
-    fn finish(self) -> io::Result<BTreeSet<PathBuf>> {
+    fn finish(&self) -> io::Result<()> {
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         // What is in a directory comes before it: afterwards it may be closed.
-        for (path, (mode, mtime)) in self.directories.iter().rev() {
+        for (path, mode, mtime) in self.directories.inner_first() {
             // A later entry may have put something else in its place.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            if let Ok(directory) = openat2(&self.root, path, flags, Mode::empty(), inside) {
-                fchmod(&directory, Mode::from_raw_mode(RawMode::from(*mode)))?;
-                futimens(&directory, &time(*mtime))?;
+            if let Ok(directory) = openat2(&self.root, &path, flags, Mode::empty(), inside) {
+                fchmod(&directory, Mode::from_raw_mode(RawMode::from(mode)))?;
+                futimens(&directory, &time(mtime))?;
             }
         }
-        Ok(self.unlisted)
+        Ok(())
     }
 }
 

@@ -141,7 +141,7 @@ fn owners_beyond_a_sandbox_are_refused() {
 
 #[test]
 fn a_bomb_ends_at_the_limit() {
-    let limits = Limits { bytes: 10 << 20, entries: 1000 };
+    let limits = Limits { bytes: 10 << 20, entries: 1000, ..Limits::default() };
     // Half a gigabyte of zeros in a few hundred kilobytes.
     let bomb = archive(&[file("zeros", &vec![0; 512 << 20])]);
     let imported = import_with(&[bomb], limits);
@@ -154,6 +154,33 @@ fn a_bomb_ends_at_the_limit() {
     let names: Vec<String> = (0..1001).map(|number| format!("f{number}")).collect();
     let many: Vec<Member<'_>> = names.iter().map(|name| file(name, b"")).collect();
     assert!(import_with(&[archive(&many)], limits).result.is_err());
+}
+
+#[test]
+fn layers_that_are_small_each_and_large_together_are_refused() {
+    let layer = |name: &str| archive(&[file(name, &[0; 4096]), file("other", b"")]);
+    let layers = [layer("a"), layer("b"), layer("c")];
+    let size = layers[0].len() as u64;
+    let fits = Limits { image_bytes: 3 * size, image_entries: 6, ..Limits::default() };
+    assert!(import_with(&layers, fits).result.is_ok());
+    for limits in [Limits { image_bytes: 3 * size - 1, ..fits }, Limits { image_entries: 5, ..fits }] {
+        let imported = import_with(&layers, limits);
+        let error = imported.result.as_ref().unwrap_err();
+        let why = format!("{error:?}");
+        assert!(matches!(error, ImageError::Layer { .. }) && why.contains("the limit"), "{why}");
+    }
+}
+
+#[test]
+fn a_manifest_of_many_values_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = common::layout(directory.path(), &[archive(&[file("a", b"")])], "{}");
+    let many = "{\"digest\":\"\"},".repeat(200_000);
+    std::fs::write(path.join("index.json"), format!("{{\"schemaVersion\":2,\"x\":[{many}0],\"manifests\":[]}}"))
+        .unwrap();
+    let store = image::Store::open(&directory.path().join("store")).unwrap();
+    let error = image::import(&store, &image::Source::Layout(path, None), &()).unwrap_err();
+    assert!(matches!(&error, ImageError::Malformed { why, .. } if why.contains("too many values")), "{error:?}");
 }
 
 #[test]
