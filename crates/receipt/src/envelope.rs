@@ -4,12 +4,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bounded::Budget;
 use serde::{Deserialize, Serialize};
 
 use crate::key::{KeyId, PublicKey, SigningKey};
 
 /// The largest envelope that is read or written.
-pub(crate) const LARGEST: usize = 16 << 20;
+pub(crate) const LARGEST: usize = 8 << 20;
+/// Memory for the values of an envelope or a statement, beside their texts.
+pub(crate) const VALUES: u64 = 16 << 20;
 /// What a payload is: an in-toto Statement.
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 
@@ -79,7 +82,7 @@ impl Envelope {
             return Err(EnvelopeError::TooLarge);
         }
         let Written { payload, payload_type, signatures } =
-            serde_json::from_slice(bytes).map_err(EnvelopeError::Form)?;
+            bounded::read(bytes, &Budget::new(VALUES + bytes.len() as u64)).map_err(EnvelopeError::Form)?;
         if payload_type != PAYLOAD_TYPE {
             return Err(EnvelopeError::PayloadType);
         }

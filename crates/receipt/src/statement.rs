@@ -2,8 +2,10 @@
 //!
 //! <https://github.com/in-toto/attestation/blob/v1.1.0/spec/v1/statement.md>
 
+use bounded::Budget;
 use serde::{Deserialize, Serialize};
 
+use crate::envelope::VALUES;
 use crate::key::{KeyId, PublicKey};
 use crate::run::Run;
 
@@ -98,7 +100,8 @@ impl Statement {
 
     /// Reads one; whether it is true is not looked at.
     pub fn parse(payload: &[u8]) -> Result<Self, StatementError> {
-        let statement: Self = serde_json::from_slice(payload).map_err(StatementError::Form)?;
+        let statement: Self =
+            bounded::read(payload, &Budget::new(VALUES + payload.len() as u64)).map_err(StatementError::Form)?;
         for (found, right) in [(&statement.kind, STATEMENT), (&statement.predicate_type, PREDICATE)] {
             if found != right {
                 return Err(StatementError::Kind(found.clone()));

@@ -3,6 +3,7 @@
 //! A document that could be read as an index and as a manifest is refused (CVE-2021-41190): whoever scanned it may have
 //! read the other one.
 
+use bounded::Budget;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use strangers::Shown;
@@ -90,7 +91,7 @@ pub(crate) fn read(media_type: &str, body: &[u8], max_layer: u64) -> Result<Docu
         Kind::Other => return Err(DocumentError::MediaType { found: Shown::new(media_type) }),
         kind => kind,
     };
-    let raw: RawDocument = serde_json::from_slice(body)
+    let raw: RawDocument = bounded::read(body, &Budget::for_text(body))
         .map_err(|error| DocumentError::Malformed { why: Shown::new(&error.to_string()) })?;
     if kind == Kind::Schema1 || raw.schema_version == Some(1) || raw.fs_layers.is_some() {
         return Err(DocumentError::Schema1);

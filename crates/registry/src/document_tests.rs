@@ -148,6 +148,15 @@ fn words_of_the_document_are_bounded_in_errors() {
     assert!(error.len() < crate::MAX_SHOWN + 100 && !error.contains('\u{1b}'), "{error}");
 }
 
+#[test]
+fn a_document_of_many_small_values_is_refused() {
+    let many = "[],".repeat(1 << 20);
+    let body = format!("{{\"schemaVersion\":2,\"x\":[{many}0],\"manifests\":[]}}");
+    let read = read(INDEX, body.as_bytes(), MAX_LAYER);
+    let refused = matches!(&read, Err(DocumentError::Malformed { why }) if why.to_string().contains("too many values"));
+    assert!(refused, "{read:?}");
+}
+
 proptest! {
     #[test]
     fn no_bytes_are_too_much(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..2_usize) {

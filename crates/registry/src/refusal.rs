@@ -47,7 +47,7 @@ pub(crate) async fn explanation(answer: Answer, secrets: &[&str]) -> Shown {
 
 /// The explanation in a body; pages for people are none.
 fn words(body: &[u8]) -> Option<String> {
-    let explanation: Explanation = serde_json::from_slice(body).ok()?;
+    let explanation: Explanation = bounded::read(body, &bounded::Budget::for_text(body)).ok()?;
     let first = explanation.errors.and_then(|errors| errors.into_iter().next());
     let words = match first {
         Some(Explained { code: Some(code), message: Some(message) }) => Some(format!("{code}: {message}")),

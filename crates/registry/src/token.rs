@@ -102,7 +102,7 @@ async fn read(
         (StatusCode::OK, _) => {
             let body = answer.whole(MAX_TOKEN_ANSWER).await?;
             // What the parser would say may have the token in it.
-            let tokens = serde_json::from_slice(&body).ok();
+            let tokens = bounded::read(&body, &bounded::Budget::for_text(&body)).ok();
             let token = tokens.and_then(|tokens: Tokens| tokens.token.or(tokens.access_token));
             let token = token.and_then(|token| Authorization::bearer(token, identity));
             token.ok_or(PullError::Token { server })

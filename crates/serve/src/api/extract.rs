@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
+use bounded::Budget;
 use http_body_util::{BodyExt as _, Limited};
 use serde::de::DeserializeOwned;
 
@@ -20,6 +21,8 @@ pub(crate) const SESSION: &str = "ringfence-session";
 const PATIENCE: Duration = Duration::from_mins(2);
 /// The most of a body that is read into memory, unless a handler says otherwise.
 const MOST: usize = 4 << 20;
+/// Memory for the values of a body, beside their texts.
+const VALUES: u64 = 8 << 20;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,7 +129,7 @@ pub(crate) async fn part(body: &mut Body, patience: Duration) -> Answer<Option<B
 /// Reads JSON; an empty body is an empty object.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
     let bytes = if bytes.is_empty() { b"{}" } else { bytes };
-    serde_json::from_slice(bytes).map_err(|error| {
+    bounded::read(bytes, &Budget::new(VALUES + bytes.len() as u64)).map_err(|error| {
         Problem::bad(format!("the body is not what it should be: {}", short_line(&error.to_string())))
             .hint("GET /v1/openapi.json describes every body")
     })
@@ -162,6 +165,17 @@ mod tests {
         let mut body = stuck();
         assert_eq!(part(&mut body, SHORT).await.unwrap().unwrap(), "{");
         assert_eq!(code(part(&mut body, SHORT).await), "\"timeout\"");
+    }
+
+    #[test]
+    fn a_body_of_many_small_values_is_refused() {
+        let body = format!("{{\"a\":[{}[]]}}", "[],".repeat(1 << 20));
+        assert!(body.len() < MOST);
+        let Err(problem) = parse::<serde_json::Value>(body.as_bytes()) else { unreachable!("it was read") };
+        let shown = serde_json::json!(problem.body()).to_string();
+        assert!(shown.contains("too many values") && shown.contains("column"), "{shown}");
+        let text = format!("{{\"a\":\"{}\"}}", "x".repeat(MOST - 8));
+        assert!(parse::<serde_json::Value>(text.as_bytes()).is_ok(), "one long text is not many values");
     }
 
     #[tokio::test]
