@@ -16,6 +16,8 @@ use super::bound::Bound;
 
 /// The longest answer.
 const MOST: u64 = 1 << 20;
+/// Memory for the values of an answer, beside their texts.
+const VALUES: u64 = 8 << 20;
 /// The format of the question.
 pub(super) const SCHEMA: &str = "ringfence.approval/1";
 /// What a program finds set, if we have it, beside what the policy passes on.
@@ -89,7 +91,8 @@ async fn talk(child: &mut Child, question: &Value) -> std::io::Result<Vec<u8>> {
 }
 
 fn read(answer: &[u8]) -> Result<Answer, String> {
-    let Fields(fields) = serde_json::from_slice(answer).map_err(|error| format!("its answer is not JSON: {error}"))?;
+    let budget = bounded::Budget::new(VALUES + answer.len() as u64);
+    let Fields(fields) = bounded::read(answer, &budget).map_err(|error| format!("its answer is not JSON: {error}"))?;
     if let Some(other) = fields.keys().find(|key| !KEYS.contains(&key.as_str())) {
         let other: String = other.chars().take(64).collect();
         return Err(format!("its answer has an unknown field `{other}`; fields are {}", KEYS.join(", ")));

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bounded::Budget;
 use log::event::{Score, What};
-use log::{SampleEnd, SampleName, raw};
+use log::{SampleEnd, SampleName};
 use serde_json::{Map, Value, json};
 
-use super::stored::Stored;
+use super::stored::{self, Stored};
 use super::{Action, RescoreFailure, Shared, header};
 use crate::journal::Journal;
 use crate::run::EvalFailure;
@@ -64,8 +65,8 @@ pub(super) async fn one(shared: &Shared, bytes: &[u8]) -> Result<One, RescoreFai
             "scores" if !stored.failed => {}
             // Read, since graders may have used more.
             "model_usage" | "role_usage" => {
-                usage
-                    .extend(serde_json::from_slice(&raw::lenient(bytes)).ok().map(|value: Value| (key.clone(), value)));
+                let value = stored::read::<Value>(bytes, &Budget::for_text(bytes));
+                usage.extend(value.map(|value| (key.clone(), value)));
             }
             _ => recorder.keep(key, bytes)?,
         }
@@ -149,7 +150,7 @@ async fn judge(
 fn told(shared: &Shared, stored: &Stored<'_>, journal: &Journal, name: &str, score: &Score) -> Value {
     let mut told = journal.without_secrets(json!(score));
     let old = stored.scores.iter().find(|(known, _)| known == name && shared.prepared.action == Action::Overwrite);
-    let old: Option<Value> = old.and_then(|(_, bytes)| serde_json::from_slice(&raw::lenient(bytes)).ok());
+    let old: Option<Value> = old.and_then(|(_, bytes)| stored::read(bytes, &Budget::for_text(bytes)));
     let mut edit = Map::new();
     for key in ["value", "answer", "explanation", "reason", "metadata"] {
         edit.extend(told.get(key).map(|value| (key.to_owned(), value.clone())));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bounded::Budget;
 use log::event::Score;
 use log::message::{ChatMessage, Content, Reply, Said, ToolCall, ToolResult};
 use log::raw;
@@ -26,8 +27,9 @@ pub(super) struct Stored<'a> {
     answer: String,
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    serde_json::from_slice(&raw::lenient(bytes)).ok()
+/// Reads a part of a sample within its memory budget.
+pub(super) fn read<T: DeserializeOwned>(bytes: &[u8], budget: &Budget) -> Option<T> {
+    bounded::read(&raw::lenient(bytes), budget).ok()
 }
 
 fn texts(value: Option<Value>) -> Vec<String> {
@@ -42,8 +44,9 @@ impl<'a> Stored<'a> {
     /// Reads a sample; nothing if it is none. `ours` says whether we wrote the log.
     pub(super) fn read(bytes: &'a [u8], ours: bool) -> Option<Self> {
         let fields = raw::members(bytes)?;
+        let budget = Budget::for_text(bytes);
         let field = |key: &str| fields.iter().find(|(name, _)| name == key).map(|(_, bytes)| *bytes);
-        let value = |key: &str| field(key).and_then(read::<Value>);
+        let value = |key: &str| field(key).and_then(|bytes| read::<Value>(bytes, &budget));
         let id = match value("id")? {
             Value::String(text) => SampleId::Text(text),
             number => SampleId::Number(number.as_i64()?),
@@ -55,7 +58,7 @@ impl<'a> Stored<'a> {
             _ => return None,
         };
         let output = value("output").unwrap_or_default();
-        let metadata: Map<String, Value> = field("metadata").and_then(read).unwrap_or_default();
+        let metadata: Map<String, Value> = field("metadata").and_then(|bytes| read(bytes, &budget)).unwrap_or_default();
         let sample = Sample {
             id,
             input,
@@ -78,9 +81,10 @@ impl<'a> Stored<'a> {
         state.answer = Some(self.answer.clone());
         state.chosen = Some(chosen(&self.answer, self.sample.choices.len()).into_iter().collect());
         if with_messages {
-            let messages =
-                self.fields.iter().find(|(name, _)| name == "messages").and_then(|(_, bytes)| raw::items(bytes));
-            let read = messages.unwrap_or_default().into_iter().filter_map(read::<Value>);
+            let messages = self.fields.iter().find(|(name, _)| name == "messages").map_or(&[][..], |(_, bytes)| bytes);
+            let budget = Budget::for_text(messages);
+            let items = raw::items(messages).unwrap_or_default();
+            let read = items.into_iter().filter_map(|item| read::<Value>(item, &budget));
             state.messages = read.map(|value| message(&value)).collect();
         }
         state
@@ -88,8 +92,9 @@ impl<'a> Stored<'a> {
 
     /// What it was scored before, where that is one value.
     pub(super) fn plain_scores(&self) -> BTreeMap<String, Score> {
+        let budget = Budget::for_text(&[]);
         let read = self.scores.iter().filter_map(|(name, bytes)| {
-            let mut value: Value = read(bytes)?;
+            let mut value: Value = read(bytes, &budget)?;
             let is_plain = !matches!(value["value"], Value::Array(_) | Value::Object(_));
             let reason = value["reason"].as_str().map(str::to_owned);
             let score = Score { value: value["value"].take(), answer: None, explanation: None, reason, metadata: None };

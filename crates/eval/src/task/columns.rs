@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use bounded::Budget;
 use profile::source::{Complaints, Fields, Key, Node, Value, nearest_word, text};
 use profile::{Located, Place, Problem};
 
@@ -10,6 +11,8 @@ use super::sample::KEYS;
 
 /// How many names of columns are kept for hints.
 const MAX_NAMES: usize = 1_000;
+/// The most choices that a cell may list.
+const MAX_CHOICES: usize = 1_000;
 
 /// The columns of a data file, by the names that Inspect users know.
 #[derive(Debug, Default)]
@@ -110,11 +113,18 @@ fn structured(part: &str, node: Node) -> Result<Node, String> {
     let Value::Text(cell) = &node.value else { return Ok(node) };
     match part {
         "choices" if !cell.trim_start().starts_with('[') => {
+            if cell.bytes().filter(|byte| *byte == b',').count() >= MAX_CHOICES {
+                return Err(format!("`choices` lists more than {MAX_CHOICES}"));
+            }
             let choices = cell.split(',').map(|choice| Node { place, value: Value::Text(choice.trim().to_owned()) });
             Ok(Node { place, value: Value::List(choices.collect()) })
         }
-        "choices" | "files" | "metadata" | "mock" | "overrides" => json::parse(cell.as_bytes(), place)
-            .map_err(|error| format!("`{part}` holds no JSON, column {}: write a mapping or a list", error.column())),
+        "choices" | "files" | "metadata" | "mock" | "overrides" => {
+            let budget = Budget::for_text(cell.as_bytes());
+            json::parse(cell.as_bytes(), place, &budget).map_err(|error| {
+                format!("`{part}` holds no JSON, column {}: write a mapping or a list", error.column())
+            })
+        }
         _ => Ok(node),
     }
 }

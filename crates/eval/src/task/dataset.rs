@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use bounded::allowance;
 use profile::source::{Complaints, Fields, Node, Value, nearest_word};
 use profile::{Place, Problem};
 
@@ -11,7 +12,7 @@ use super::columns::Columns;
 use super::files::{Files, MAX_DATASET_BYTES, included};
 use super::records::{self, Format, Record};
 use super::shuffle::shuffle;
-use super::{Dataset, Sample, SampleId, amounts, sample};
+use super::{Dataset, Input, Sample, SampleId, amounts, sample};
 
 /// The most samples of one data set.
 const MAX_SAMPLES: usize = 1_000_000;
@@ -160,7 +161,10 @@ fn from_file(
     let Some(bytes) = included(file, place, complaints, |path| files.read(path, MAX_DATASET_BYTES)) else {
         return Vec::new();
     };
-    let mut reading = Reading { file, place, complaints, files, taken: Taken::default(), told: 0, samples: Vec::new() };
+    // The rest of the allowance is for the file's bytes and for the record that is being read.
+    let most = allowance(bytes.len() as u64) / 4 * 3;
+    let (taken, samples) = (Taken::default(), Vec::new());
+    let mut reading = Reading { file, place, complaints, files, taken, told: 0, samples, held: 0, most };
     records::each(format, &bytes, place, &mut |record| reading.take(record, &mut columns));
     let Reading { told, samples, .. } = reading;
     if told == 0 && samples.is_empty() {
@@ -179,6 +183,24 @@ struct Reading<'a> {
     taken: Taken,
     told: usize,
     samples: Vec<Sample>,
+    /// The memory that the samples take beside their fixed size, and the most that they may.
+    held: u64,
+    most: u64,
+}
+
+/// The memory that a sample takes beside its fixed size, about; `cost` is what its record took. The fixed size is bounded by
+/// [`MAX_SAMPLES`].
+fn held(sample: &Sample, cost: u64) -> u64 {
+    let texts = |texts: &[String]| texts.iter().map(|text| 56 + text.len()).sum::<usize>();
+    let own = texts(&sample.target) + texts(&sample.choices);
+    let metadata =
+        sample.metadata.iter().map(|(key, value)| 160 + key.len() as u64 + bounded::cost(value)).sum::<u64>();
+    let node = if sample.metadata.is_empty() { 0 } else { 640 };
+    let rest = match &sample.input {
+        Input::Text(text) if sample.mock.is_none() && sample.files.is_empty() => 32 + text.len() as u64,
+        _ => 2 * cost,
+    };
+    own as u64 + node + metadata + rest + sample.setup.as_ref().map_or(0, |setup| setup.len() as u64)
 }
 
 impl Reading<'_> {
@@ -194,6 +216,12 @@ impl Reading<'_> {
                 if let Some(sample) = sample::read(node, number, &own, self.files) {
                     if let Some(earlier) = self.taken.by(&sample.id, || format!("of {}", record.label)) {
                         own.add(twice(None, &sample.id, &earlier));
+                    }
+                    self.held = self.held.saturating_add(held(&sample, record.cost));
+                    if self.held > self.most {
+                        let problem = Problem::new(format!("its samples take more than {} bytes of memory", self.most));
+                        self.tell(&record.label, problem.hint("use a part of the file, or fewer values in `metadata`"));
+                        return ControlFlow::Break(());
                     }
                     self.samples.push(sample);
                 }

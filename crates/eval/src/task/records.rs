@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use bounded::{Budget, allowance};
 use profile::Place;
 use profile::source::{Key, Node, Value};
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
@@ -36,6 +37,16 @@ pub(super) struct Record {
     pub(super) label: String,
     /// A mapping, if the file is what it should be.
     pub(super) node: Result<Node, String>,
+    /// The memory that it takes.
+    pub(super) cost: u64,
+}
+
+/// The most columns of a CSV file: every row has a value for each, also where it has no more than commas.
+const MAX_COLUMNS: usize = 10_000;
+
+/// The memory that one record may take, in a file of this many bytes.
+fn for_record(file: &[u8]) -> u64 {
+    allowance(file.len() as u64) / 4
 }
 
 /// Hands every record to `take` until it has enough.
@@ -49,18 +60,19 @@ pub(super) fn each(format: Format, bytes: &[u8], place: Place, take: &mut dyn Fn
 }
 
 fn each_line(bytes: &[u8], place: Place, take: &mut dyn FnMut(Record) -> ControlFlow<()>) {
+    let most = for_record(bytes);
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let number = index + 1;
-        let record = match json::parse(line, place) {
-            Ok(node) => Record { label: format!("line {number}"), node: Ok(node) },
-            Err(error) => Record {
-                label: format!("line {number}, column {}", error.column()),
-                node: Err(format!("not valid JSON: {}", bare(&error))),
-            },
+        let (number, budget) = (index + 1, Budget::new(most));
+        let (label, node) = match json::parse(line, place, &budget) {
+            Ok(node) => (format!("line {number}"), Ok(node)),
+            Err(error) => {
+                (format!("line {number}, column {}", error.column()), Err(format!("not valid JSON: {}", bare(&error))))
+            }
         };
+        let record = Record { label, node, cost: most - budget.left() };
         if take(record).is_break() {
             return;
         }
@@ -76,14 +88,15 @@ fn bare(error: &serde_json::Error) -> String {
 fn each_element(bytes: &[u8], place: Place, take: &mut dyn FnMut(Record) -> ControlFlow<()>) {
     let mut stopped = false;
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let outcome = Elements { place, take, stopped: &mut stopped }.deserialize(&mut deserializer);
+    let elements = Elements { place, take, stopped: &mut stopped, most: for_record(bytes) };
+    let outcome = elements.deserialize(&mut deserializer);
     // Whoever had enough did not read to the end.
     if stopped {
         return;
     }
     if let Err(error) = outcome.and_then(|()| deserializer.end()) {
         let label = format!("line {}, column {}", error.line(), error.column());
-        let _ = take(Record { label, node: Err(format!("not a JSON list: {}", bare(&error))) });
+        let _ = take(Record { label, node: Err(format!("not a JSON list: {}", bare(&error))), cost: 0 });
     }
 }
 
@@ -92,6 +105,8 @@ struct Elements<'a> {
     place: Place,
     take: &'a mut dyn FnMut(Record) -> ControlFlow<()>,
     stopped: &'a mut bool,
+    /// The memory that one element may take.
+    most: u64,
 }
 
 impl<'de> DeserializeSeed<'de> for Elements<'_> {
@@ -111,14 +126,16 @@ impl<'de> Visitor<'de> for Elements<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
         let mut number = 0_u64;
-        while let Some(node) = access.next_element_seed(Json(self.place))? {
+        loop {
+            let budget = Budget::new(self.most);
+            let Some(node) = access.next_element_seed(Json(self.place, &budget))? else { return Ok(()) };
             number += 1;
-            if (self.take)(Record { label: format!("sample {number}"), node: Ok(node) }).is_break() {
+            let record = Record { label: format!("sample {number}"), node: Ok(node), cost: self.most - budget.left() };
+            if (self.take)(record).is_break() {
                 *self.stopped = true;
                 return Ok(());
             }
         }
-        Ok(())
     }
 }
 
@@ -133,7 +150,7 @@ fn each_row(bytes: &[u8], place: Place, take: &mut dyn FnMut(Record) -> ControlF
             csv::ErrorKind::Utf8 { .. } => "is not text in UTF-8".to_owned(),
             _ => format!("not valid CSV: {error}"),
         };
-        Record { label: format!("line {line}"), node: Err(said) }
+        Record { label: format!("line {line}"), node: Err(said), cost: 0 }
     };
     let header = match reader.headers() {
         Ok(header) => header.clone(),
@@ -142,9 +159,14 @@ fn each_row(bytes: &[u8], place: Place, take: &mut dyn FnMut(Record) -> ControlF
             return;
         }
     };
+    let wrong = |said| Record { label: "line 1".into(), node: Err(said), cost: 0 };
+    if header.len() > MAX_COLUMNS {
+        let _ = take(wrong(format!("more than {MAX_COLUMNS} columns")));
+        return;
+    }
     let mut names = std::collections::HashSet::new();
     if let Some(twice) = header.iter().find(|name| !names.insert(name.trim())) {
-        let _ = take(Record { label: "line 1".into(), node: Err(format!("the column `{twice}` is there twice")) });
+        let _ = take(wrong(format!("the column `{twice}` is there twice")));
         return;
     }
     for row in reader.records() {
@@ -156,7 +178,7 @@ fn each_row(bytes: &[u8], place: Place, take: &mut dyn FnMut(Record) -> ControlF
                     (Key { place, name: name.trim().to_owned() }, Node { place, value })
                 });
                 let label = format!("line {}", row.position().map_or(0, csv::Position::line));
-                Record { label, node: Ok(Node { place, value: Value::Map(entries.collect()) }) }
+                Record { label, node: Ok(Node { place, value: Value::Map(entries.collect()) }), cost: 0 }
             }
             Err(error) => failed(error),
         };

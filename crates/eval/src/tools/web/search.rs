@@ -21,6 +21,8 @@ use crate::tools::{Called, Hands};
 const CONNECT: Duration = Duration::from_secs(10);
 /// The most of an answer that is read.
 const MOST_ANSWER: usize = 1 << 20;
+/// Memory for the values of an answer, beside their texts.
+const VALUES: u64 = 8 << 20;
 /// The longest question.
 const MOST_QUERY: usize = 2000;
 
@@ -134,7 +136,8 @@ impl Service {
                 return Err(trouble(ToolErrorKind::Limit, "too long", "the search provider's answer is too long"));
             }
         }
-        let answer: Option<Value> = serde_json::from_slice(&bytes).ok();
+        let budget = bounded::Budget::new(VALUES + bytes.len() as u64);
+        let answer = bounded::value(&bytes, &budget).ok();
         let found = answer.as_ref().and_then(|answer| results(&self.provider, answer));
         found.ok_or_else(|| {
             trouble(ToolErrorKind::Unknown, "malformed", "the search provider's answer cannot be understood")
