@@ -26,7 +26,7 @@ PYTEST_ASYNCIO_VERSION=1.4.1.post1
 RUFF_VERSION=0.17.4
 TYPES_PYYAML_VERSION=6.0.12.20261103
 # Tests that a plain user runs too, as an expression of grep.
-AS_PLAIN_USER='attacks\|programs\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores\|scorer'
+AS_PLAIN_USER='attacks\|programs\|conformance\|confined\|hostile_guest\|run\|images\|hostile\|store\|snapshots\|prepared\|unlisted\|eval\|approvals\|secrets\|session\|file_tools\|web\|retry\|set\|scores\|scorer\|memory'
 FUZZ_SECONDS=${FUZZ_SECONDS:-10}
 
 export CARGO_TERM_COLOR=never
@@ -215,7 +215,7 @@ lane_sandbox() {
     debian_file /usr/bin/python3 python3 && debian_file /usr/bin/git git && debian_file /usr/bin/node nodejs
     # `snapshots` are tests of both.
     tests 'sandboxes' "${TEST[@]}" -p sandbox $(tests_of sandbox)
-    tests 'the command, with sandboxes' "${TEST[@]}" --test run --test images --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test scores --test scorer --test retry --test set --test web
+    tests 'the command, with sandboxes' "${TEST[@]}" --test run --test images --test eval --test approvals --test secrets --test matrix --test session --test file_tools --test models --test limits --test scores --test scorer --test retry --test set --test web --test memory
     if [ "$(id -u)" -eq 0 ]; then
         tests 'sandboxes as a plain user' as_plain_user
     fi
