@@ -134,7 +134,8 @@ fn is_test(sources: &str, name: &str) -> bool {
     let is_marked = |before: &str| {
         let before = before.trim_end();
         let before = before.strip_suffix("async").unwrap_or(before).trim_end();
-        before.ends_with("#[test]") || before.ends_with("/// A case.") || before.ends_with("#[tokio::test]")
+        let mark = before.lines().next_back().unwrap_or_default().trim();
+        matches!(mark, "#[test]" | "/// A case." | "#[tokio::test]") || mark.starts_with("#[tokio::test(")
     };
     sources.match_indices(&format!("fn {name}(")).any(|(at, _)| is_marked(&sources[..at]))
 }

@@ -329,12 +329,14 @@ fn files_of_a_task_in_what_its_agent_may_write_to_are_refused() {
         ("shared:/shared:rw", "shared/questions.jsonl", "shared/questions.jsonl"),
         (".:/all:rw", "[{input: q, target: t}]", "task.yaml"),
     ] {
-        let (code, said, err) = ended(place.path(), &[&task(place.path(), &text(mount, dataset))]);
+        let task = task(place.path(), &text(mount, dataset));
+        let (code, said, err) = ended(place.path(), &[&task, "--allow-writable-mounts"]);
         let said = format!("{said}{err}");
         assert!(code == 3 && said.contains("lies in the writable mount") && said.contains(named), "{mount}: {said}");
     }
     for mount in ["shared:/shared", "out:/out:rw"] {
-        let (code, _, err) = ended(place.path(), &[&task(place.path(), &text(mount, sample))]);
+        let task = task(place.path(), &text(mount, sample));
+        let (code, _, err) = ended(place.path(), &[&task, "--allow-writable-mounts"]);
         assert_eq!(code, 0, "{mount}: {err}");
     }
 }

@@ -138,8 +138,11 @@ fn check_forwarding(headers: &[httparse::Header<'_>], name: &str) -> Result<(), 
         let ours = match kind.as_str() {
             // A path stays on the host; `//` begins an authority.
             "x-original-url" | "x-rewrite-url" | "x-http-destinationurl" => {
-                (value.starts_with(b"/") && !value.starts_with(b"//"))
-                    || std::str::from_utf8(value).is_ok_and(|target| check_target("GET", target, name).is_ok())
+                if value.starts_with(b"/") {
+                    !value.starts_with(b"//")
+                } else {
+                    std::str::from_utf8(value).is_ok_and(|target| check_target("GET", target, name).is_ok())
+                }
             }
             "forwarded" => value.split(|byte| b",;".contains(byte)).all(|pair| names_forwarded(pair, name)),
             kind if FORWARDING.contains(&kind) => {

@@ -216,6 +216,7 @@ mod tests {
     fn this_host_has_loopback_on_link() {
         let on_link = OnLink::default();
         assert!(on_link.contains("127.9.9.9".parse().unwrap()).unwrap());
-        assert!(!on_link.contains("192.0.2.1".parse().unwrap()).unwrap());
+        // Of a range that no host has (RFC 1112).
+        assert!(!on_link.contains("240.0.0.1".parse().unwrap()).unwrap());
     }
 }

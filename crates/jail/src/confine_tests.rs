@@ -159,7 +159,8 @@ fn every_jump_of_the_filter_stays_in_its_block() {
     }
     let program = program(1);
     assert!(program.len() < 4096, "{}", program.len());
-    for (at, instruction) in program.iter().enumerate() {
+    // The last instruction answers, and jumps nowhere.
+    for (at, instruction) in program.iter().enumerate().take(program.len() - 1) {
         assert!(at + 1 + usize::from(instruction.jf.max(instruction.jt)) < program.len(), "{at}");
     }
 }

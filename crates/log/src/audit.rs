@@ -23,7 +23,7 @@ use crate::canonical;
 /// The longest line.
 const LONGEST: u64 = 16 << 20;
 /// The most memory that the values of a line may take, beside its text.
-const VALUES: u64 = LONGEST + (16 << 20);
+const VALUES: u64 = LONGEST + (8 << 20);
 /// How long a line may lie in memory only.
 const SYNC: Duration = Duration::from_secs(1);
 

@@ -19,8 +19,9 @@ use crate::settings::{Settings, Timing};
 
 /// The longest explanation of a refusal that is read; what is behind it is left out.
 const EXPLANATION: u64 = 256 << 10;
-/// Memory for the values of a reply beside their texts. A reply of a thousand calls with ten arguments each takes half.
-const VALUES: u64 = 8 << 20;
+/// Memory for the values of a reply beside their texts: room for 256 calls with a hundred arguments each. Less than a line of
+/// an audit chain has, so that every call can be recorded.
+const VALUES: u64 = 6 << 20;
 
 const USER_AGENT: &str = concat!("ringfence/", env!("CARGO_PKG_VERSION"));
 

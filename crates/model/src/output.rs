@@ -10,8 +10,8 @@ use strangers::Shown;
 use crate::Output;
 use crate::openai::Server;
 
-/// Memory for the arguments of all calls of a reply that are JSON in a text: their texts, and 8 MiB for what is in them.
-const ARGUMENTS: u64 = (16 << 20) + (8 << 20);
+/// Memory for the arguments of all calls of a reply that are JSON in a text: their texts, and 6 MiB for what is in them.
+const ARGUMENTS: u64 = (16 << 20) + (6 << 20);
 
 /// What was understood of a reply.
 #[derive(Debug, Default)]

@@ -35,7 +35,8 @@ pub(super) fn run(arguments: &ServeArguments, printer: &mut Printer) -> Exit {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error, Exit::Provider, printer),
     };
-    let exit = runtime.block_on(serve(arguments, Bench::new(grants, arguments.dangerously_mount_secrets), place, printer));
+    let exit =
+        runtime.block_on(serve(arguments, Bench::new(grants, arguments.dangerously_mount_secrets), place, printer));
     runtime.shutdown_timeout(Duration::from_secs(2));
     exit
 }

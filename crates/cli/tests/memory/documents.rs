@@ -51,7 +51,7 @@ fn data_files_of_many_values_are_refused() {
         let messages = said(place, "bad.json", &format!("[{}]", record(part, 15 << 20)), ALLOWED);
         assert!(messages.contains("too many values"), "{messages}");
         // Each is little, and they are many.
-        let lines = vec![record(part, 4 << 10); 4 << 10].join("\n");
+        let lines = vec![record(part, 4 << 10); 1 << 10].join("\n");
         let messages = said(place, "many.jsonl", &lines, ALLOWED);
         assert!(messages.contains("bytes of memory") && messages.contains("hint"), "{messages}");
     }
@@ -59,6 +59,6 @@ fn data_files_of_many_values_are_refused() {
     let messages = said(place, "wide.csv", &format!("{}\n{}\n", wide.join(","), ",".repeat(199_999)), ALLOWED);
     assert!(messages.contains("more than 10000 columns"), "{messages}");
     let messages =
-        said(place, "choices.csv", &format!("input,target,choices\nq,t,\"{}\"\n", ",".repeat(8 << 20)), ALLOWED);
+        said(place, "choices.csv", &format!("input,target,choices\nq,t,\"{}\"\n", ",".repeat(4 << 20)), ALLOWED);
     assert!(messages.contains("more than 1000"), "{messages}");
 }

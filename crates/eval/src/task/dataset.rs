@@ -162,7 +162,7 @@ fn from_file(
         return Vec::new();
     };
     // The rest of the allowance is for the file's bytes and for the record that is being read.
-    let most = allowance(bytes.len() as u64) / 4 * 3;
+    let most = allowance(bytes.len() as u64) / 2;
     let (taken, samples) = (Taken::default(), Vec::new());
     let mut reading = Reading { file, place, complaints, files, taken, told: 0, samples, held: 0, most };
     records::each(format, &bytes, place, &mut |record| reading.take(record, &mut columns));
@@ -197,7 +197,7 @@ fn held(sample: &Sample, cost: u64) -> u64 {
         sample.metadata.iter().map(|(key, value)| 160 + key.len() as u64 + bounded::cost(value)).sum::<u64>();
     let node = if sample.metadata.is_empty() { 0 } else { 640 };
     let rest = match &sample.input {
-        Input::Text(text) if sample.mock.is_none() && sample.files.is_empty() => 32 + text.len() as u64,
+        Input::Text(text) if sample.mock.is_none() && sample.files.is_empty() => text.len() as u64,
         _ => 2 * cost,
     };
     own as u64 + node + metadata + rest + sample.setup.as_ref().map_or(0, |setup| setup.len() as u64)
