@@ -95,7 +95,11 @@ impl Attached {
         };
         // Without a route for its prefix: a server there is reached as before, with and without the control.
         let mut add = ip("add");
-        add.arg("noprefixroute").args(address.contains(':').then_some("nodad"));
+        add.arg("noprefixroute");
+        if address.contains(':') {
+            // Deprecated, so that it is not chosen as a source: the servers have no route back to it.
+            add.args(["nodad", "preferred_lft", "0"]);
+        }
         assert!(add.status().unwrap().success());
         let delete = ip("delete");
         let words = std::iter::once(delete.get_program()).chain(delete.get_args());

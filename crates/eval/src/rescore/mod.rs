@@ -65,7 +65,7 @@ pub struct Rescore {
     pub redactor: Redactor,
     /// Whether the new log is to have a receipt, if it is of a run of ours that has ended.
     pub receipt: Expectation,
-    /// Who vouches for the log that is read, as [`Vouched::to_json`] has it.
+    /// Who vouches for the log that is read, as `Vouched::to_json` has it.
     pub vouched: Value,
     /// Samples at the same time, where models judge.
     pub max_samples: usize,

@@ -15,20 +15,7 @@ fn residual(id: &'static str, text: impl Into<String>) -> Residual {
 
 /// The risks that stay although all controls of `plan` hold.
 pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
-    let mut all = Vec::new();
-    if plan.profile.isolation == Isolation::H0 {
-        all.push(residual("no_isolation", "the agent's code has the runner's files, processes and network"));
-    } else if plan.kernel_boundary == KernelBoundary::Shared {
-        all.push(residual(
-            "shared_kernel",
-            "a flaw in the shared kernel that an allowed system call reaches would end the isolation",
-        ));
-        all.push(residual(
-            "shared_pools",
-            "sandboxes share with the host what no control group bounds: orphaned TCP sockets, disk bandwidth, the kernel's \
-             log; and /proc shows the host's load, memory and counts of open files (docs/security/kernel-pools.md)",
-        ));
-    }
+    let mut all = boundary(plan);
     if matches!(plan.provider, Provider::K8s | Provider::Proxmox | Provider::Qemu) {
         all.push(residual(
             "records_can_be_suppressed",
@@ -130,6 +117,25 @@ pub(super) fn mounted_secrets(request: &Request, plan: &Plan) -> Option<Residual
             "the agent can read every credential in its mounts: --dangerously-mount-secrets allows homes and keys",
         )
     })
+}
+
+/// Risks of what stands between the agent and the host.
+fn boundary(plan: &Plan) -> Vec<Residual> {
+    let mut all = Vec::new();
+    if plan.profile.isolation == Isolation::H0 {
+        all.push(residual("no_isolation", "the agent's code has the runner's files, processes and network"));
+    } else if plan.kernel_boundary == KernelBoundary::Shared {
+        all.push(residual(
+            "shared_kernel",
+            "a flaw in the shared kernel that an allowed system call reaches would end the isolation",
+        ));
+        all.push(residual(
+            "shared_pools",
+            "sandboxes share with the host what no control group bounds: orphaned TCP sockets, disk bandwidth, the kernel's \
+             log; and /proc shows the host's load, memory and counts of open files (docs/security/kernel-pools.md)",
+        ));
+    }
+    all
 }
 
 /// What the embedded engine does and the Docker Engine does not.
