@@ -34,6 +34,13 @@ pub(crate) fn docker(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
+/// Runs a program in a container whose own command may end by it: everything inside then ends too, this program included.
+pub(crate) fn exec_to_the_end(container: &str, program: &[&str]) {
+    let output = Command::new("docker").args(["exec", container]).args(program).output().unwrap();
+    let is_cut_off = output.status.code() == Some(137);
+    assert!(output.status.success() || is_cut_off, "{program:?}: {output:?}");
+}
+
 /// Containers of ours, in any state.
 pub(crate) fn ours() -> Vec<String> {
     let listed = docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", "label=ringfence.run"]);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::evaluation::{dump, ended, write};
-use crate::daemon::{DEBIAN, alone, docker};
+use crate::daemon::{DEBIAN, alone, docker, exec_to_the_end};
 
 #[test]
 fn a_phase_leaves_no_process_behind() {
@@ -155,7 +155,7 @@ fn release(count: usize) -> usize {
         for some in running.chunks(running.len().div_ceil(4).max(1)) {
             scope.spawn(move || {
                 for container in some {
-                    docker(&["exec", container, "touch", "/go"]);
+                    exec_to_the_end(container, &["touch", "/go"]);
                 }
             });
         }

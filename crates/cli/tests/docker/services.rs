@@ -220,9 +220,8 @@ fn what_the_profile_forbids_is_refused_before_anything_starts() {
     assert!(refused("network_mode: host").contains("network_mode"));
     assert!(refused("volumes: ['/var/run/docker.sock:/var/run/docker.sock']").contains("docker.sock"));
     assert!(refused("cap_add: [SYS_ADMIN]").contains("SYS_ADMIN"));
-    // A link that leads out is seen when it is followed.
     std::os::unix::fs::symlink("/etc", place.path().join("link")).unwrap();
-    assert!(refused("volumes: ['./link:/etc2:ro']").contains("leads out of the task's directory"));
+    assert!(refused("volumes: ['./link:/etc2:ro']").contains("is a link, and leads to /etc"));
     composed(place.path(), &format!("services: {{agent: {{image: {STATIC}, imagee: x}}}}\n"));
     let (code, _, err) = run(place.path(), &[], "true");
     assert_eq!(code, 2, "{err}");
@@ -389,7 +388,7 @@ fn what_lies_beside_the_document_is_the_tasks() {
     std::os::unix::fs::symlink("../..", place.path().join("task/data")).unwrap();
     let (code, _, err) = read("task/doc.yaml");
     assert_eq!(code, 3, "{err}");
-    assert!(err.contains("leads out of the task's directory"), "{err}");
+    assert!(err.contains("is a link, and leads to"), "{err}");
 }
 
 #[test]

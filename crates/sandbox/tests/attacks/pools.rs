@@ -28,10 +28,11 @@ async fn while_held(sandbox: &Sandbox, taking: &str, outside: impl FnOnce(u64)) 
     let mut holding = sandbox.start(Exec { timeout_ms: Some(60_000), ..command(&["perl", "-e", &program]) }).unwrap();
     let mut said = Vec::new();
     while !said.ends_with(b"\n") {
-        match holding.next().await {
-            Event::Output(_, bytes) => said.extend(bytes),
-            other => panic!("{other:?} after {}", String::from_utf8_lossy(&said)),
-        }
+        let event = holding.next().await;
+        let Event::Output(_, bytes) = event else {
+            unreachable!("{event:?} after {}", String::from_utf8_lossy(&said));
+        };
+        said.extend(bytes);
     }
     outside(String::from_utf8_lossy(&said).trim().parse().unwrap());
     holding.kill();
