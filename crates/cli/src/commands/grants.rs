@@ -39,7 +39,7 @@ pub(super) fn check(grants: Grants, request: &Request, plan: &Plan) -> Result<()
     Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() })
 }
 
-/// Reads the file; a missing one grants nothing.
+/// Reads the file; a missing one grants nothing, nor does one in a directory that this user cannot enter (`HOME` of another).
 fn read(path: &Path) -> Result<Grants, Problems> {
     let wrong = |message: String, hint: &str| Problems {
         origin: path.display().to_string(),
@@ -48,7 +48,9 @@ fn read(path: &Path) -> Result<Grants, Problems> {
     let owner = "it must be a plain file of yours that others cannot write: chmod 600";
     let text = match open(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Grants::default()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+            return Ok(Grants::default());
+        }
         Err(error) => return Err(wrong(format!("cannot read your grants: {error}"), owner)),
     };
     let mut grants = Grants::default();
