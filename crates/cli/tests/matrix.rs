@@ -103,7 +103,7 @@ fn granted(place: &Path, (t, n, preset): (u8, u8, &str), service: SocketAddr) ->
         json!(tools),
         json!(samples)
     );
-    let (code, result, err) = ended(place, &[&write(place, "task.yaml", &text)]);
+    let (code, result, err) = ended(place, &[&write(place, "task.yaml", &text), "--allow-full-network"]);
     assert_eq!(code, 0, "T{t} N{n} {preset}: {result} {err}");
     let log = dump(place, result["log"].as_str().unwrap());
     for case in &cases {
@@ -175,7 +175,7 @@ fn refused(place: &Path, (t, n, preset): (u8, u8, &str), service: SocketAddr) ->
             head(t, n, preset),
             declared(&case, service)
         );
-        let (code, said, err) = ended(place, &[&write(place, "task.yaml", &text)]);
+        let (code, said, err) = ended(place, &[&write(place, "task.yaml", &text), "--allow-full-network"]);
         assert_eq!(code, 3, "{at}: {said} {err}");
         assert!(said.to_string().contains(case.name), "{at}: {said}");
         count += 1;
