@@ -37,12 +37,17 @@ impl Pause {
     pub(crate) fn begin() -> Result<Self, Failure> {
         signal_all(Signal::STOP)?;
         let start = Instant::now();
+        let mut seen = None;
         loop {
             let waited = start.elapsed();
             let threads = threads();
-            if !threads.iter().any(|thread| thread.moves(waited)) {
+            let is_still = !threads.iter().any(|thread| thread.moves(waited));
+            // A thread is stopped a moment before it leaves its processor, and counts are read before states: only what is
+            // the same twice stands still.
+            if is_still && seen.as_ref() == Some(&threads) {
                 return Ok(Self { threads });
             }
+            seen = is_still.then_some(threads);
             if waited > STILL {
                 resume()?;
                 return Err(Failure::new(FailureKind::Other, "a process does not stand still"));
