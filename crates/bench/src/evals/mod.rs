@@ -82,7 +82,7 @@ pub(crate) fn programs() -> Result<(PathBuf, Result<PathBuf, String>), Box<dyn E
     if !ours.exists() {
         return Err("build the command first: cargo build --release".into());
     }
-    let python = own.parent().and_then(Path::parent).map(|target| target.join("inspect-venv/bin/python"));
+    let python = own.parent().and_then(Path::parent).map(|target| target.join("python/bin/python"));
     let python =
         python.filter(|path| path.exists()).ok_or_else(|| "run ./test.sh inspect once: it installs it".to_owned());
     Ok((ours, python))

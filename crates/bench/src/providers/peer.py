@@ -1,6 +1,6 @@
 """Sandbox providers of Inspect at the same work, in turn. ROUNDS SAMPLES CALLS PLACE; says JSON.
 
-PLACE is the target directory: its `inspect-images` and `inspect-rootfs` are what `./test.sh inspect` makes.
+PLACE is the target directory: its `inspect-images` and `lanes-rootfs` are what `./test.sh inspect` makes.
 """
 import asyncio
 import json
@@ -49,7 +49,7 @@ def contenders(place):
     if not has("docker", "version"):
         return found, [*absent, "ringfence (docker), docker: no daemon answers"]
     if not has("docker", "image", "inspect", IMAGE):
-        tar = subprocess.Popen(["tar", "-C", str(place / "inspect-rootfs"), "--one-file-system", "-c", "."], stdout=subprocess.PIPE)
+        tar = subprocess.Popen(["tar", "-C", str(place / "lanes-rootfs"), "--one-file-system", "-c", "."], stdout=subprocess.PIPE)
         subprocess.run(["docker", "import", "-", IMAGE], stdin=tar.stdout, check=True, capture_output=True)
         tar.wait()
     config = RingfenceConfig(profile="T0.H1.N2", image=f"docker:{IMAGE}", provider="docker", approval="ci")
