@@ -13,9 +13,9 @@ pub(super) enum Check {
     SocketPair,
     /// `ioctl`: nothing that types into a terminal or loads a line discipline.
     Ioctl,
-    /// `fcntl`: no leases. The host's `open` of a leased file waits for the holder, up to 45 seconds.
+    /// `fcntl`: no leases or delegations. The host's `open` of a leased file waits for the holder, up to 45 seconds.
     Fcntl,
-    /// `setsockopt`: no option that takes from a pool of the whole host ([`REFUSED_OPTIONS`]).
+    /// `setsockopt`: only options that keep no kernel memory of their own ([`super::options`]).
     SocketOption,
     /// `seccomp`: the two queries. A filter takes from the host-wide BPF JIT pool.
     SeccompQuery,
@@ -35,31 +35,8 @@ pub(super) enum Check {
     WithoutBits(u32, u32),
 }
 
-/// Socket options that are answered as by a kernel without them, by level.
-///
-/// * Filters: three processes with 2,000 filters each use up the host-wide BPF JIT pool, and their release deadlocks
-///   kernel 6.18. `SO_LOCK_FILTER` belongs to them.
-/// * TCP MD5 and TCP-AO keys and upper-layer protocols: kernel memory that is not charged to the sandbox.
-/// * IPv6 flow labels: one table of 4,096 for all network namespaces.
-const REFUSED_OPTIONS: [(u32, &[u32]); 3] = [
-    (
-        libc::SOL_SOCKET.cast_unsigned(),
-        &[SO_ATTACH_FILTER, SO_LOCK_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF, SO_ATTACH_REUSEPORT_EBPF],
-    ),
-    (libc::IPPROTO_TCP.cast_unsigned(), &[TCP_MD5SIG, TCP_ULP, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY]),
-    (libc::IPPROTO_IPV6.cast_unsigned(), &[IPV6_FLOWLABEL_MGR]),
-];
-// See `asm-generic/socket.h`, `linux/tcp.h` and `linux/in6.h`.
-const SO_ATTACH_FILTER: u32 = 26;
-const SO_LOCK_FILTER: u32 = 44;
-const SO_ATTACH_BPF: u32 = 50;
-const SO_ATTACH_REUSEPORT_CBPF: u32 = 51;
-const SO_ATTACH_REUSEPORT_EBPF: u32 = 52;
-const TCP_MD5SIG: u32 = 14;
-const TCP_ULP: u32 = 31;
-const TCP_MD5SIG_EXT: u32 = 32;
-const TCP_AO_ADD_KEY: u32 = 38;
-const IPV6_FLOWLABEL_MGR: u32 = 32;
+/// A lease on a directory or file (Linux 6.19).
+const F_SETDELEG: u32 = 1040;
 /// `RLIMIT_CORE` as the argument of a system call.
 const RLIMIT_CORE: u32 = 4;
 
@@ -81,7 +58,7 @@ pub(super) fn allow() -> sock_filter {
 }
 
 /// Loads the low half of an argument; `seccomp_data` has them at 16, little endian.
-fn load_argument(index: u32) -> sock_filter {
+pub(super) fn load_argument(index: u32) -> sock_filter {
     statement(BPF_LD | BPF_W | BPF_ABS, 16 + 8 * index)
 }
 
@@ -133,7 +110,13 @@ pub(super) fn block(check: Check) -> Vec<sock_filter> {
             answer(libc::EPERM),
             allow(),
         ],
-        Check::Fcntl => refuse_one(1, libc::F_SETLEASE.cast_unsigned(), libc::EINVAL),
+        Check::Fcntl => vec![
+            load_argument(1),
+            jump(BPF_JEQ, libc::F_SETLEASE.cast_unsigned(), 1, 0),
+            jump(BPF_JEQ, F_SETDELEG, 0, 1),
+            answer(libc::EINVAL),
+            allow(),
+        ],
         Check::Prctl => refuse_one(0, libc::PR_SET_SECCOMP.cast_unsigned(), libc::EINVAL),
         Check::SetLimit => refuse_one(0, RLIMIT_CORE, 0),
         Check::ProcessLimit => vec![
@@ -158,7 +141,7 @@ pub(super) fn block(check: Check) -> Vec<sock_filter> {
             block.extend(one_of(&queries, answer(libc::EINVAL)));
             block
         }
-        Check::SocketOption => socket_option_block(),
+        Check::SocketOption => super::options::block(),
         Check::NotTheGuest(argument) => {
             vec![load_argument(argument), jump(BPF_JEQ, 1, 0, 1), answer(libc::EPERM), allow()]
         }
@@ -216,19 +199,4 @@ fn socket_block() -> Vec<sock_filter> {
         answer(libc::EAFNOSUPPORT),
         allow(),
     ]
-}
-
-/// The level, then the options of that level.
-fn socket_option_block() -> Vec<sock_filter> {
-    let mut block = vec![load_argument(1)];
-    for (level, options) in REFUSED_OPTIONS {
-        let count = u8::try_from(options.len()).unwrap_or(0);
-        // Another level: past the load, the comparisons and the two answers.
-        block.push(jump(BPF_JEQ, level, 0, count + 3));
-        block.push(load_argument(2));
-        block.extend(options.iter().zip((1..=count).rev()).map(|(option, left)| jump(BPF_JEQ, *option, left, 0)));
-        block.extend([allow(), answer(libc::ENOPROTOOPT)]);
-    }
-    block.push(allow());
-    block
 }

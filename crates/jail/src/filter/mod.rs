@@ -5,6 +5,7 @@
 
 mod check;
 mod list;
+mod options;
 
 use libc::{BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, c_long, sock_filter};
 use mutation::{Mutation, mutated};

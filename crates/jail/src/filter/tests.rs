@@ -114,15 +114,55 @@ fn dangerous_calls_are_not_on_the_list() {
     assert_eq!(verdict(libc::SYS_sync, [0; 3]), errno(0), "success, and nothing is done");
 }
 
+/// Filters; what stays with a socket; memberships; keys and upper-layer protocols; flow labels; levels that no program needs.
+const REFUSED_OPTIONS: [(u32, u32); 33] = [
+    (1, 26),
+    (1, 44),
+    (1, 50),
+    (1, 51),
+    (1, 52),
+    (0, 4),
+    (0, 35),
+    (0, 39),
+    (0, 41),
+    (0, 42),
+    (0, 48),
+    (41, 6),
+    (41, 20),
+    (41, 27),
+    (41, 32),
+    (41, 42),
+    (41, 48),
+    (41, 54),
+    (41, 55),
+    (41, 57),
+    (41, 59),
+    (6, 14),
+    (6, 27),
+    (6, 31),
+    (6, 32),
+    (6, 33),
+    (6, 38),
+    (6, 40),
+    (17, 100),
+    (136, 10),
+    (263, 5),
+    (279, 1),
+    (282, 1),
+];
+
 #[test]
 fn host_wide_pools_are_refused_by_argument() {
     let allowed = libc::SECCOMP_RET_ALLOW;
     let option = |level: u32, option: u32| verdict(libc::SYS_setsockopt, [9, level, option]);
-    for (level, name) in [(1, 26), (1, 44), (1, 50), (1, 51), (1, 52), (6, 14), (6, 31), (6, 32), (6, 38), (41, 32)] {
+    for (level, name) in REFUSED_OPTIONS {
         assert_eq!(option(level, name), errno(libc::ENOPROTOOPT), "{level} {name}");
     }
-    // SO_KEEPALIVE, SO_DETACH_FILTER, TCP_NODELAY, TCP_KEEPIDLE, IPV6_V6ONLY; and the refused numbers at another level.
-    for (level, name) in [(1, 9), (1, 27), (6, 1), (6, 4), (41, 26), (0, 26), (41, 31), (6, 50), (17, 32)] {
+    // SO_KEEPALIVE, SO_DETACH_FILTER, TCP_NODELAY, TCP_KEEPIDLE, TCP_USER_TIMEOUT, IP_TOS, IP_MULTICAST_IF, IPV6_V6ONLY,
+    // IPV6_UNICAST_HOPS, UDP_SEGMENT, NETLINK_ADD_MEMBERSHIP.
+    for (level, name) in
+        [(1, 9), (1, 27), (6, 1), (6, 4), (6, 18), (0, 1), (0, 32), (41, 26), (41, 16), (17, 103), (270, 1)]
+    {
         assert_eq!(option(level, name), allowed, "{level} {name}");
     }
     for (operation, said) in [(0, errno(libc::EINVAL)), (1, errno(libc::EINVAL)), (2, allowed), (3, allowed)] {
@@ -131,6 +171,7 @@ fn host_wide_pools_are_refused_by_argument() {
     assert_eq!(verdict(libc::SYS_prctl, [22, 2, 0]), errno(libc::EINVAL), "PR_SET_SECCOMP");
     assert_eq!(verdict(libc::SYS_prctl, [21, 0, 0]), allowed, "PR_GET_SECCOMP");
     assert_eq!(verdict(libc::SYS_fcntl, [0, 1024, 1]), errno(libc::EINVAL), "F_SETLEASE");
+    assert_eq!(verdict(libc::SYS_fcntl, [0, 1040, 1]), errno(libc::EINVAL), "F_SETDELEG");
     assert_eq!(verdict(libc::SYS_fcntl, [0, 1031, 1 << 20]), allowed, "F_SETPIPE_SZ");
     assert_eq!(verdict(libc::SYS_ioctl, [0, 0x5423, 0]), errno(libc::EPERM), "TIOCSETD");
     let refused = errno(libc::EPERM);

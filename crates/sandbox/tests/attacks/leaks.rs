@@ -1,11 +1,11 @@
 //! What a sandbox must not know of the host: descriptors, paths, environment, files.
 
-use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use sandbox::{Exec, Outcome, Request, SessionError};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
+use sandbox::{Attempt, Attempted, Exec, LocalAddress, Outcome, Request, SecretMounts, SessionError, Tried, User};
 
-use crate::common::{command, create, create_as, create_with_mount, engine, perl, request, sh};
+use crate::common::{command, create, create_as, create_with_mount, engine, is_docker, perl, request, sh};
 
 #[tokio::test]
 async fn leaked_fds() {
@@ -124,11 +124,39 @@ async fn home_files_visible() {
 async fn mount_source_socket() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("deep")).unwrap();
-    let _listener = UnixListener::bind(directory.path().join("deep/daemon")).unwrap();
-    let mount =
-        jail::zygote::Mount { source: directory.path().to_str().unwrap().into(), target: "/x".into(), writable: false };
-    let refused = create_as(Request { mounts: vec![mount], ..request() }).await;
-    assert!(matches!(&refused, Err(sandbox::StartError::Mount { .. })), "{refused:?}");
+    let mounts = |writable| {
+        let source = directory.path().to_str().unwrap().to_owned();
+        vec![jail::zygote::Mount { source, target: "/x".into(), writable }]
+    };
+    let path = directory.path().join("deep/daemon");
+    for kind in [SocketType::STREAM, SocketType::DGRAM, SocketType::SEQPACKET] {
+        for writable in [false, true] {
+            let daemon = socket(AddressFamily::UNIX, kind, None).unwrap();
+            bind(&daemon, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+            // Bound is enough: it may listen later.
+            let refused = create_as(Request { mounts: mounts(writable), ..request() }).await;
+            assert!(matches!(&refused, Err(sandbox::StartError::MountContents { .. })), "{kind:?} {refused:?}");
+            if kind != SocketType::DGRAM {
+                listen(&daemon, 1).unwrap();
+                let refused = create_as(Request { mounts: mounts(writable), ..request() }).await;
+                assert!(matches!(&refused, Err(sandbox::StartError::MountContents { .. })), "{kind:?} {refused:?}");
+                rustix::io::ioctl_fionbio(&daemon, true).unwrap();
+                assert_eq!(
+                    accept(&daemon).unwrap_err(),
+                    rustix::io::Errno::AGAIN,
+                    "{kind:?}: the search connects to nothing"
+                );
+            }
+            drop(daemon);
+            // Once its process has closed it, it leads nowhere. The plan of a run refuses it all the same.
+            assert!(sandbox::check_mounts(&mounts(writable), SecretMounts::Refused).is_err());
+            let sandbox = create_as(Request { mounts: mounts(writable), ..request() }).await.unwrap();
+            let call = "perl -MIO::Socket::UNIX -e 'exit(IO::Socket::UNIX->new(Peer => q(/x/deep/daemon)) ? 1 : $!{ECONNREFUSED} ? 0 : 2)'";
+            sh(&sandbox, call).await;
+            sandbox.stop().await.unwrap();
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
     // A link to what may not be mounted is what it leads to.
     let link = directory.path().join("link");
     std::os::unix::fs::symlink("/run", &link).unwrap();
@@ -207,6 +235,7 @@ fn mount_source_exchanged_after_its_check() {
             id,
             name: format!("ringfence-exchanged-{}-{id}", std::process::id()),
             image: jail::zygote::Image::Host,
+            directory: None,
             limits: None,
             disk: 1 << 20,
             inodes: 1024,
@@ -224,4 +253,78 @@ fn mount_source_exchanged_after_its_check() {
     assert_eq!(create(1, "checked"), None);
     assert_eq!(create(2, "other"), Some(rustix::io::Errno::STALE.raw_os_error()), "another directory");
     assert_eq!(create(3, "link"), Some(rustix::io::Errno::LOOP.raw_os_error()), "by now a link to it");
+}
+
+/// The directory of an image is replaced between the caller's check and the helper's mount.
+#[test]
+fn image_directory_exchanged_after_its_check() {
+    use std::os::unix::fs::MetadataExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
+    for name in ["proc", "dev", "sys", "tmp"] {
+        std::fs::create_dir_all(directory.join("checked").join(name)).unwrap();
+        std::fs::create_dir_all(directory.join("other").join(name)).unwrap();
+    }
+    let metadata = std::fs::metadata(directory.join("checked")).unwrap();
+    let numbers = (metadata.dev(), metadata.ino());
+    // A sandbox ends with its control stream, and the directory is held while one lives.
+    let mut streams = Vec::new();
+    let start = || jail::zygote::Zygote::start(sandbox::ZYGOTE).unwrap();
+    let mut create = |zygote: &mut jail::zygote::Zygote, id: u32, path: &str, directory_numbers: Option<(u64, u64)>| {
+        let spec = jail::zygote::Spec {
+            id,
+            name: format!("ringfence-image-{}-{id}", std::process::id()),
+            image: jail::zygote::Image::Directory(directory.join(path).to_str().unwrap().into()),
+            directory: directory_numbers,
+            limits: None,
+            disk: 1 << 20,
+            inodes: 1024,
+            mounts: Vec::new(),
+            allow_setuid: false,
+            network: jail::zygote::Network::Loopback,
+        };
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        streams.push(ours);
+        match zygote.create(spec, &theirs.into()) {
+            Ok(_) => None,
+            Err(jail::zygote::CreateError::Refused { source, .. }) => source.raw_os_error(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let mut zygote = start();
+    assert_eq!(create(&mut zygote, 1, "checked", None), Some(rustix::io::Errno::INVAL.raw_os_error()), "not checked");
+    assert_eq!(create(&mut zygote, 2, "other", Some(numbers)), Some(rustix::io::Errno::STALE.raw_os_error()));
+    std::os::unix::fs::symlink("checked", directory.join("link")).unwrap();
+    assert_eq!(create(&mut zygote, 3, "link", Some(numbers)), Some(rustix::io::Errno::LOOP.raw_os_error()));
+    assert_eq!(create(&mut zygote, 4, "checked", Some(numbers)), None);
+    // Held from now on: what has its name later is not looked at.
+    std::fs::rename(directory.join("checked"), directory.join("moved")).unwrap();
+    std::os::unix::fs::symlink("other", directory.join("checked")).unwrap();
+    assert_eq!(create(&mut zygote, 5, "checked", Some(numbers)), None);
+    // Another directory of the same file system, for a new helper.
+    assert_eq!(create(&mut start(), 6, "checked", Some(numbers)), Some(rustix::io::Errno::LOOP.raw_os_error()));
+}
+
+/// A program of the host listens on a socket that lies in the directory of an image.
+#[tokio::test]
+async fn socket_of_the_host_in_an_image() {
+    if is_docker() {
+        // No directory of the host is an image there.
+        return;
+    }
+    let image = tempfile::tempdir().unwrap();
+    for name in ["proc", "dev", "sys", "tmp"] {
+        std::fs::create_dir(image.path().join(name)).unwrap();
+    }
+    let listener = std::os::unix::net::UnixListener::bind(image.path().join("socket")).unwrap();
+    std::os::unix::net::UnixStream::connect(image.path().join("socket")).unwrap();
+    listener.accept().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let image = jail::zygote::Image::Directory(image.path().to_str().unwrap().into());
+    let sandbox = create_as(Request { image, ..request() }).await.unwrap();
+    let connect = Attempt::Local { to: LocalAddress::Path("/socket".into()), timeout_ms: 1000 };
+    let tried = sandbox.attempt(connect, User::Default, Duration::from_secs(5)).await.unwrap();
+    let refused = rustix::io::Errno::CONNREFUSED.raw_os_error();
+    assert_eq!(tried, Tried::Answered(Attempted::Refused(refused)), "it is there, and nothing listens");
+    assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }

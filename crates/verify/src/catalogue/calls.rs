@@ -52,6 +52,9 @@ calls!(
     SOCKET_POOLS: SYS_setsockopt(NONE, 6, 14, 0, 0),
     SYS_setsockopt(NONE, 6, 38, 0, 0),
     SYS_setsockopt(NONE, 41, 32, 0, 0),
+    SYS_setsockopt(NONE, 41, 6, 0, 0),
+    SYS_setsockopt(NONE, 41, 20, 0, 0),
+    SYS_setsockopt(NONE, 0, 35, 0, 0),
 );
 // F_SETLEASE.
 calls!(LEASES: SYS_fcntl(NONE, 1024, 0));

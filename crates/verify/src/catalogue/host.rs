@@ -224,7 +224,7 @@ pub(super) const PROBES: &[Probe] = &[
     probe(
         "core_dumps",
         Control::CoreDumps,
-        Full,
+        Fast,
         "read the limit of core dumps",
         "1, by which the kernel writes none",
         Way::Shown("/proc/self/limits", shown::core_dumps),

@@ -55,12 +55,22 @@ pub(super) fn filter(status: &str, _: &Scene) -> Finding {
     }
 }
 
+fn core_pattern() -> Vec<u8> {
+    std::fs::read("/proc/sys/kernel/core_pattern").unwrap_or_default()
+}
+
+/// Whether a pattern names a file: not a program (`|`), and not a socket (`@`). An empty one could not be read, or has been taken away.
+fn writes_files(pattern: &[u8]) -> bool {
+    pattern.first().is_some_and(|first| !b"|@".contains(first))
+}
+
 /// The soft and the hard limit of core dumps (see `set_limits` of the crate `jail`).
 pub(super) fn core_dumps(limits: &str, scene: &Scene) -> Finding {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size"));
     let values: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
     match values[..] {
         ["1", "1", ..] => Finding::pass("1, soft and hard"),
+        ["0", "0", ..] if writes_files(&core_pattern()) => Finding::pass("0, and kernel.core_pattern names a file"),
         [soft, hard, ..] => Finding::fail(format!("{soft}, hard {hard}")),
         _ if scene.has_kernel_of_runtime() => Finding::unclaimed("the runtime's kernel does not show it"),
         _ => Finding::unknown("the limit is not shown"),
