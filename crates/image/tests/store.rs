@@ -283,6 +283,11 @@ fn a_store_below_a_directory_of_others_is_refused() {
     std::fs::create_dir(place.path().join("own")).unwrap();
     std::os::unix::fs::symlink("../own", shared.join("out")).unwrap();
     assert!(refused(&shared.join("out/store")));
+    // Nor by a link to a link that lies there: neither end is theirs, the way between is.
+    std::os::unix::fs::symlink("shared/out", place.path().join("first")).unwrap();
+    assert!(refused(&place.path().join("first/store")));
+    std::os::unix::fs::symlink("circle", place.path().join("circle")).unwrap();
+    assert!(Store::open(&place.path().join("circle/store")).is_err(), "a link to itself ends");
     // As /tmp is: only owners rename what is theirs.
     mode(0o1777);
     Store::open(&shared.join("store")).unwrap();

@@ -2,7 +2,7 @@
 
 mod freezer;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -242,6 +242,23 @@ impl Parents {
         Ok(group)
     }
 
+    /// Whether the kernel has killed processes of a group for want of memory: its own, or the whole host's.
+    pub(crate) fn has_killed_for_memory(&self, group: &Group) -> bool {
+        let Some((parent, version, _)) = self.parents.iter().find(|(_, _, held)| held.contains(&"memory")) else {
+            return false;
+        };
+        let file = match version {
+            Version::One => "memory.oom_control",
+            Version::Two => "memory.events",
+        };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let opened = openat(parent, format!("{}/{file}", group.name), flags, Mode::empty());
+        let Ok(text) = opened.map_err(io::Error::from).and_then(|file| io::read_to_string(File::from(file))) else {
+            return false;
+        };
+        killed_for_memory(&text) > 0
+    }
+
     /// Removes the groups of sandboxes whose processes are dead. A group is empty a moment after its last process was
     /// reaped, so this waits for that moment.
     pub(crate) fn remove_all(&self, groups: &[&Group]) {
@@ -285,6 +302,12 @@ impl Group {
     pub(crate) fn doors(&self) -> &[OwnedFd] {
         &self.doors
     }
+}
+
+/// How many processes the kernel has killed, by `memory.oom_control` (v1, since Linux 4.13) or `memory.events` (v2).
+fn killed_for_memory(text: &str) -> u64 {
+    let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Removes the trials of processes that were killed in the middle of one.

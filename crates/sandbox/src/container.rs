@@ -10,10 +10,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
 use crate::helpers::{Helper, Helpers, Wanted, ask_if_free, lock};
-use crate::mounts::{MountSource, check_image, open_mounts};
+use crate::mounts::{MountSource, open_image, open_mounts};
 use crate::relay::Relay;
 use crate::resources::check_descriptors;
-use crate::sandbox::{Backing, Sandbox, StartError, Stopping};
+use crate::sandbox::{Autopsy, Backing, Sandbox, StartError, Stopping};
 use crate::session::{Session, SessionError};
 use crate::snapshot::{Changes, Snapshot};
 
@@ -41,16 +41,21 @@ pub struct Request {
     pub network: Network,
 }
 
-/// Whose programs and settings a fork has: `/bin`, `/lib`, `/usr`, `/etc` and the like.
+/// Whose root directory, programs and settings (`/bin`, `/lib`, `/usr`, `/etc` and the like) a fork has.
 #[derive(Debug, Clone, Default)]
 pub enum System {
     /// The snapshot's, as everything else.
     #[default]
     AsLeft,
-    /// The image's: whoever judges what was left does not use what was left to do it.
-    OfImage,
-    /// Those of an earlier snapshot.
-    Of(Snapshot),
+    /// Those from before: a scorer does not run programs of the agent that it judges. Of `/`, directories that were
+    /// there before are as they were left, and nothing that was made there since is seen.
+    Before {
+        /// As they were in this snapshot; `None` for the image.
+        snapshot: Option<Snapshot>,
+        /// Names of directories in `/` that are as they were left although they were not there before. Those that lead to
+        /// a mount need not be named.
+        declared: Vec<String>,
+    },
 }
 
 /// Where everything that a sandbox sends lands. Whoever holds it is the sandbox's whole network; when the last holder is
@@ -100,6 +105,11 @@ impl Backing for Held {
         // Both come from one row of numbers, so this one is new too.
         lock(&self.helper).freeze(self.id, self.id)?;
         Ok(Snapshot::new(Arc::clone(&self.helper), self.id, self.disk))
+    }
+
+    fn autopsy(&self) -> Option<Autopsy> {
+        let (helper, id) = (Arc::clone(&self.helper), self.id);
+        Some(Box::new(move || lock(&helper).is_starved(id)))
     }
 
     fn changes(&self) -> Option<Changes> {
@@ -171,7 +181,7 @@ impl Containers {
     pub async fn create_captured(&self, request: Request) -> Result<(Sandbox, Capture), StartError> {
         // Held until the helper has mounted what was checked here.
         let sources = open_sources(&request.mounts).await?;
-        check_image(&request.image)?;
+        let base = open_image(&request.image)?;
         let keeper = match &request.begin_with {
             Some(snapshot) => Some(snapshot.keeper(&self.helpers.all())?),
             None => None,
@@ -188,12 +198,15 @@ impl Containers {
             image: match (&keeper, &request.system) {
                 (None, _) => request.image,
                 (Some((_, files)), System::AsLeft) => Image::Snapshot(*files),
-                (Some((_, files)), System::OfImage) => Image::Scene { files: *files, tools: None },
-                (Some((keeper, files)), System::Of(tools)) => {
-                    let (_, tools) = tools.keeper(std::slice::from_ref(keeper))?;
-                    Image::Scene { files: *files, tools: Some(tools) }
+                (Some((keeper, files)), System::Before { snapshot, declared }) => {
+                    let tools = match snapshot {
+                        Some(snapshot) => Some(snapshot.keeper(std::slice::from_ref(keeper))?.1),
+                        None => None,
+                    };
+                    Image::Scene { files: *files, tools, declared: declared.clone() }
                 }
             },
+            directory: base.as_ref().map(|base| (base.device, base.inode)),
             limits: request.limits,
             disk: request.disk,
             inodes: (request.disk / BYTES_PER_INODE).max(1024),
@@ -202,7 +215,7 @@ impl Containers {
             network: request.network,
         };
         let (maker, created) = self.make(spec, theirs, keeper.map(|(keeper, _)| keeper)).await?;
-        drop(sources);
+        drop((sources, base));
         let created = created?;
         let held = Held { helper: maker, id, disk };
         // From here on the sandbox is held: whatever fails ends it.

@@ -43,6 +43,16 @@ pub enum StartError {
         /// What to do next.
         hint: Option<&'static str>,
     },
+    /// What lies in a mount's source keeps it from being shown inside, though the source was accepted when the run was planned.
+    #[error("cannot mount `{path}`: {why}")]
+    MountContents {
+        /// The source.
+        path: String,
+        /// What is wrong with what lies in it.
+        why: String,
+        /// What to do next.
+        hint: Option<&'static str>,
+    },
     /// A mount's source could not be opened.
     #[error("cannot mount `{path}`")]
     MountSource {
@@ -67,7 +77,7 @@ impl StartError {
     /// What to do next, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Mount { hint, .. } => *hint,
+            Self::Mount { hint, .. } | Self::MountContents { hint, .. } => *hint,
             Self::Resources(error) => Some(error.hint()),
             _ => None,
         }
@@ -102,6 +112,9 @@ pub type ReadError = SessionError;
 /// An end that is under way from the first time that it is polled, whether it is awaited or not.
 pub type Stopping = Pin<Box<dyn Future<Output = Option<Result<(), StartError>>> + Send>>;
 
+/// Finds out whether a sandbox ran out of memory; on a thread that may wait.
+pub type Autopsy = Box<dyn FnOnce() -> bool + Send>;
+
 /// How a sandbox is ended; dropping it ends it too.
 pub trait Backing: Send + Sync {
     /// Ends it and everything in it, and waits for that. On a thread that may wait.
@@ -109,6 +122,11 @@ pub trait Backing: Send + Sync {
 
     /// The same without a thread that waits, where there is a way; it resolves to `None` if that way is taken just now.
     fn stop_at_once(&mut self) -> Option<Stopping> {
+        None
+    }
+
+    /// Finds out whether a sandbox that is gone ran out of memory, where that can be found out.
+    fn autopsy(&self) -> Option<Autopsy> {
         None
     }
 
@@ -309,6 +327,13 @@ impl Sandbox {
             frozen
         });
         frozen.await.unwrap_or_else(|error| Err(StartError::Helper(io::Error::other(error))))
+    }
+
+    /// Whether a sandbox that is gone ran out of memory, so that its guest was killed. What runs inside can cause that, with memory
+    /// that outlives processes: files, shared memory. False where it cannot be found out.
+    pub async fn ran_out_of_memory(&self) -> bool {
+        let Some(autopsy) = self.backing.as_ref().and_then(|backing| backing.autopsy()) else { return false };
+        tokio::task::spawn_blocking(autopsy).await.unwrap_or(false)
     }
 
     /// What it changed of its image; `None` where its files are not its own, or another process holds it.

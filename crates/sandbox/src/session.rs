@@ -2,6 +2,7 @@
 //!
 //! Nothing here trusts the guest. Frames are bounded by the codec; bytes of a stream are counted against the window that
 //! was granted; whatever breaks the rules ends the session, and with it every operation, as [`SessionError::Died`].
+//! A guest that is there and does not answer in time is [`SessionError::Unresponsive`]: the workload may have starved it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,6 +48,10 @@ pub enum SessionError {
     /// The sandbox is gone.
     #[error("the sandbox died: {0}")]
     Died(String),
+    /// The sandbox is there, as far as is known, and its guest did not answer in time: it was given up. What runs inside can
+    /// cause this by starving the guest.
+    #[error("the sandbox does not respond: {0}")]
+    Unresponsive(String),
 }
 
 /// What the reading side knows of an operation.
@@ -88,7 +93,7 @@ enum Connection {
 #[derive(Default)]
 struct Table {
     operations: HashMap<u32, Operation>,
-    dead: Option<String>,
+    dead: Option<SessionError>,
 }
 
 impl Table {
@@ -169,8 +174,8 @@ impl Session {
         tokio::spawn(async move {
             let Some(shared) = watched.upgrade() else { return };
             match shared.greet(greeted).await {
-                Err(SessionError::Died(reason)) => return shared.die(&reason),
-                Err(SessionError::Failed { .. }) | Ok(()) => drop(shared),
+                Err(error) => return shared.die(error),
+                Ok(()) => drop(shared),
             }
             watch_over(watched).await;
         });
@@ -222,8 +227,8 @@ impl Session {
         let input = Arc::new(Semaphore::new(size));
         {
             let mut table = self.shared.table();
-            if let Some(reason) = &table.dead {
-                return Err(SessionError::Died(reason.clone()));
+            if let Some(error) = &table.dead {
+                return Err(error.clone());
             }
             let operation = Operation {
                 events,
@@ -247,7 +252,7 @@ impl Session {
             Ok(Event::Pong) => Ok(()),
             Ok(Event::Gone(error)) => Err(error),
             Ok(_) => Err(SessionError::Died("its guest answered a ping with something else".into())),
-            Err(_) => Err(SessionError::Died(format!("its guest did not answer within {deadline:?}"))),
+            Err(_) => Err(SessionError::Unresponsive(format!("its guest did not answer within {deadline:?}"))),
         }
     }
 
@@ -288,9 +293,10 @@ impl Session {
         self.shared.table().dead.is_none()
     }
 
-    /// Ends the session with this reason: nothing more can be done in the sandbox. Its holder ends it from outside.
+    /// Ends the session because its guest did not do something in time: nothing more can be done in the sandbox. Its holder
+    /// ends it from outside.
     pub(crate) fn give_up(&self, reason: &str) {
-        self.shared.die(reason);
+        self.shared.die(SessionError::Unresponsive(reason.to_owned()));
     }
 
     /// Asks the guest to end. The stream ends soon after.
@@ -361,15 +367,16 @@ impl Shared {
     }
 
     pub(crate) fn death(&self) -> SessionError {
-        SessionError::Died(self.table().dead.clone().unwrap_or_else(|| "its stream ended".into()))
+        self.table().dead.clone().unwrap_or_else(|| SessionError::Died("its stream ended".into()))
     }
 
-    fn die(&self, reason: &str) {
+    /// Ends every operation. The first reason counts.
+    fn die(&self, error: SessionError) {
         let mut table = self.table();
-        let reason = table.dead.get_or_insert_with(|| reason.to_owned()).clone();
+        let error = table.dead.get_or_insert(error).clone();
         for (_, operation) in table.operations.drain() {
             operation.input.close();
-            let _ = operation.events.send(Event::Gone(SessionError::Died(reason.clone())));
+            let _ = operation.events.send(Event::Gone(error.clone()));
         }
         self.alive.send_replace(false);
     }
@@ -473,7 +480,7 @@ async fn watch_over(shared: Weak<Shared>) {
             if session.is_alive() && *session.shared.suspensions() != before {
                 continue;
             }
-            session.shared.die("its guest does not answer");
+            session.shared.die(SessionError::Unresponsive("its guest does not answer".into()));
             return;
         }
     }
@@ -536,5 +543,5 @@ async fn read(mut stream: impl AsyncRead + Unpin, shared: Arc<Shared>, hello: on
             break breach;
         }
     };
-    shared.die(&reason);
+    shared.die(SessionError::Died(reason));
 }

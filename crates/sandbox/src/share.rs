@@ -220,7 +220,9 @@ fn failure(id: u32, error: SessionError) -> Guest {
     let message = error.to_string();
     match error {
         SessionError::Failed { kind, message } => Guest::Failed { id, kind, message },
-        SessionError::Died(_) => Guest::Failed { id, kind: wire::FailureKind::Other, message },
+        SessionError::Died(_) | SessionError::Unresponsive(_) => {
+            Guest::Failed { id, kind: wire::FailureKind::Other, message }
+        }
     }
 }
 

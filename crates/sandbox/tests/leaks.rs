@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use common::{command, engine, exec, request};
 use jail::zygote::Image;
@@ -39,9 +40,30 @@ fn groups(run: &str) -> usize {
     hierarchies.iter().flat_map(jail::cgroups::Hierarchy::places).map(|place| in_one(&place)).sum()
 }
 
-async fn state(engine: &Containers) -> State {
-    // The ends of streams are closed by tasks of their own.
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+/// Waits until there is what was there before: streams are closed by tasks of their own, and a helper takes mounts off after its
+/// answer.
+async fn is_again(before: &State, engine: &Containers, when: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while state(engine) != *before && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(state(engine), *before, "{when}");
+}
+
+/// What is there when nothing changes any more.
+async fn settled(engine: &Containers) -> State {
+    let mut last = state(engine);
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = state(engine);
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+}
+
+fn state(engine: &Containers) -> State {
     let helpers = engine.helpers();
     let read = |helper: u32, file: &str| std::fs::read_to_string(format!("/proc/{helper}/{file}")).unwrap_or_default();
     let of_helper = |helper: u32| {
@@ -64,7 +86,7 @@ async fn many_execs_and_many_sandboxes_leave_nothing() {
     engine.prepare(&request(), 0).await.unwrap();
     // The first sandbox builds what all share.
     engine.create(request()).await.unwrap().stop().await.unwrap();
-    let before = state(&engine).await;
+    let before = settled(&engine).await;
 
     let sandbox = engine.create(request()).await.unwrap();
     for _ in 0..count("RINGFENCE_EXECS", 500) {
@@ -74,14 +96,14 @@ async fn many_execs_and_many_sandboxes_leave_nothing() {
     let inside = common::sh(&sandbox, "ls /proc | grep -cE '^[0-9]+$'").await;
     assert!(inside.parse::<u32>().unwrap() <= 6, "{inside} processes inside");
     sandbox.stop().await.unwrap();
-    assert_eq!(state(&engine).await, before, "after many commands");
+    is_again(&before, &engine, "after many commands").await;
 
     for _ in 0..count("RINGFENCE_CYCLES", 100) {
         let sandbox = engine.create(request()).await.unwrap();
         assert_eq!(exec(&sandbox, command(&["true"])).await.unwrap().outcome, Outcome::Exited(0));
         sandbox.stop().await.unwrap();
     }
-    assert_eq!(state(&engine).await, before, "after many sandboxes");
+    is_again(&before, &engine, "after many sandboxes").await;
 
     // A pool gives each of its sandboxes once, and ends the rest.
     let pool = Pool::new(engine.maker(request()), 4);
@@ -92,14 +114,14 @@ async fn many_execs_and_many_sandboxes_leave_nothing() {
         sandbox.stop().await.unwrap();
     }
     while pool.ready() < 4 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(pool.ready(), 4, "and no more");
     pool.close().await.unwrap();
     // Where two are expected, no third is prepared; a third that is claimed is made.
     let pool = Pool::expecting(engine.maker(request()), 4, 2);
     while pool.ready() < 2 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for left in [1, 0, 0] {
         let (sandbox, _) = pool.claim().await.unwrap();
@@ -108,7 +130,7 @@ async fn many_execs_and_many_sandboxes_leave_nothing() {
         assert_eq!(pool.ready(), left, "nothing is prepared for nobody");
     }
     pool.close().await.unwrap();
-    assert_eq!(state(&engine).await, before, "after a pool");
+    is_again(&before, &engine, "after a pool").await;
 
     // An image whose /proc is a file fails late: in its groups, with its mounts.
     let image = std::env::temp_dir().join(format!("ringfence-leaks-{}", std::process::id()));
@@ -119,5 +141,5 @@ async fn many_execs_and_many_sandboxes_leave_nothing() {
         assert!(engine.create(Request { image, ..request() }).await.is_err());
     }
     std::fs::remove_dir_all(&image).unwrap();
-    assert_eq!(state(&engine).await, before, "after many sandboxes that could not be created");
+    is_again(&before, &engine, "after many sandboxes that could not be created").await;
 }

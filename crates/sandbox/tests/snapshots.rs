@@ -299,12 +299,16 @@ async fn whoever_judges_has_the_programs_of_before() {
     // As it was left, even a shell is the agent's.
     let fooled = exec(&scene(System::AsLeft).await, command(&["/bin/sh", "-c", "cat /srv/answer"])).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&fooled.stdout), "fooled\n");
-    let judge = scene(System::Of(prepared.clone())).await;
+    let judge = scene(System::Before { snapshot: Some(prepared.clone()), declared: Vec::new() }).await;
     let seen = sh(&judge, "cat /srv/answer /etc/setting; ls /lib32 2>/dev/null; ls -d /etc/passwd; [ ! -w /usr/share ] || ls /usr/bin/helper").await;
     assert!(seen.starts_with("work\nbefore\n/etc/passwd") && !seen.contains("evil"), "{seen}");
     assert_eq!(seen.contains("helper"), is_root());
     // The image's own: nothing of what was prepared either.
-    let seen = sh(&scene(System::OfImage).await, "cat /srv/answer; ls /etc/setting /usr/bin/helper 2>&1; true").await;
+    let seen = sh(
+        &scene(System::Before { snapshot: None, declared: Vec::new() }).await,
+        "cat /srv/answer; ls /etc/setting /usr/bin/helper 2>&1; true",
+    )
+    .await;
     assert!(seen.starts_with("work\n") && seen.matches("No such file").count() == 2, "{seen}");
 }
 

@@ -45,6 +45,7 @@ fn steps(request: &Request) -> u32 {
         | Request::Forget { .. }
         | Request::Pause { .. }
         | Request::Resume { .. }
+        | Request::Starved { .. }
         | Request::Archive { .. } => 60,
         // Very many layers are copied into one.
         Request::Freeze { .. } => 300,
@@ -275,6 +276,12 @@ impl Zygote {
     /// Time that the answer to what was begun may take.
     pub fn patience(&self) -> Duration {
         self.begun.as_ref().map_or(Duration::ZERO, |begun| STEP * begun.steps)
+    }
+
+    /// Whether a sandbox ended because its guest was killed for want of memory. What it wrote is then kept until it is destroyed
+    /// or frozen.
+    pub fn is_starved(&mut self, id: u32) -> bool {
+        self.ask(&Request::Starved { id }, &[]).is_ok()
     }
 
     /// Ends a zygote that does not answer: the kernel ends its sandboxes with it. What was begun has no answer any more.

@@ -68,6 +68,9 @@ enum Answer {
 pub(super) struct Cradle {
     socket: OwnedFd,
     process: Child,
+    /// Whether it was executed in another user namespace than the one that it works in (see `home`): this zygote can then not
+    /// start another like it.
+    entered: bool,
 }
 
 impl Cradle {
@@ -78,17 +81,21 @@ impl Cradle {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         mutation::pass_on(&mut command);
         inherit_at_3(&mut command, &theirs, Session::Ours);
-        Ok(Self { process: command.spawn()?, socket })
+        Ok(Self { process: command.spawn()?, socket, entered: false })
     }
 
     /// Has it begin, in this user namespace unless it was executed in the right one.
-    pub(super) fn begin(&self, userns: Option<&OwnedFd>) -> io::Result<()> {
+    pub(super) fn begin(&mut self, userns: Option<&OwnedFd>) -> io::Result<()> {
+        self.entered = userns.is_some();
         let userns: Vec<BorrowedFd<'_>> = userns.iter().map(|userns| userns.as_fd()).collect();
         // Never nothing: an empty packet is the end.
         send(&self.socket, &true, &userns)
     }
 
-    /// A new first process, which waits on `orders`. A cradle that somebody killed is replaced.
+    /// A new first process, which waits on `orders`.
+    ///
+    /// A cradle that was killed is replaced, but not a plain user's: the copies of another one would leave files of their keepers
+    /// in /proc, such as `oom_score_adj`, to the sandbox's root. `EOWNERDEAD` then.
     pub(super) fn bear(
         &mut self,
         (network, nodes): (Network, Nodes),
@@ -98,6 +105,7 @@ impl Cradle {
     ) -> io::Result<(i32, OwnedFd)> {
         let order = Order { network, nodes, is_born_in_group: group.and_then(Group::born_in).is_some(), owner };
         match self.ask(order, orders, group) {
+            Err(error) if is_gone(&error) && self.entered => Err(io::Error::from_raw_os_error(libc::EOWNERDEAD)),
             Err(error) if is_gone(&error) => {
                 *self = Self::start()?;
                 self.begin(None)?;

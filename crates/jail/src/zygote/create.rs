@@ -37,6 +37,8 @@ pub(super) struct Sandbox {
     /// Its mounts, which the kernel takes apart when this is closed and its processes are gone: after whoever ended it has
     /// heard so.
     pub(super) mounts: Option<OwnedFd>,
+    /// Its guest was killed for want of memory, and what it wrote is kept until the runner asks for its end.
+    pub(super) starved: bool,
     /// While it is paused.
     pub(super) frozen: Option<Frozen>,
     /// Held while the sandbox lives: nobody else on this machine uses its ids.
@@ -80,10 +82,15 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     };
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
-    let born = home
-        .cradle
-        .bear((kind.network, home.nodes), owner, &theirs, group.as_ref())
-        .during("cloning into new namespaces");
+    let born =
+        home.cradle.bear((kind.network, home.nodes), owner, &theirs, group.as_ref()).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EOWNERDEAD) => {
+                    Trouble { step: "copying the cradle process, which was killed (start the run again)", error }
+                }
+                _ => Trouble { step: "cloning into new namespaces", error },
+            }
+        });
     let (pid, pidfd) = match born {
         Ok(born) => born,
         Err(trouble) => {
@@ -97,7 +104,8 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     if let Some(group) = &mut group {
         group.close_doors();
     }
-    let mut sandbox = Sandbox { pid, pidfd, group, writable: None, mounts: None, frozen: None, _range: range };
+    let mut sandbox =
+        Sandbox { pid, pidfd, group, writable: None, mounts: None, starved: false, frozen: None, _range: range };
     // While it waits for its ids: later it cannot be dumped, and then a plain user may not open them.
     let opened = namespace(&sandbox, Namespace::User)
         .and_then(|userns| Ok((userns, namespace(&sandbox, Namespace::Mounts)?)))

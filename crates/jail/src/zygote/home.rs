@@ -5,10 +5,11 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, open};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::process::{getegid, geteuid, umask};
+use rustix::process::{Resource, Rlimit, getegid, geteuid, getrlimit, setrlimit, umask};
 
+use super::bases::Bases;
 use super::cradle::Cradle;
-use super::inside::Nodes;
+use super::inside::{NO_CORE_DUMP, Nodes};
 use super::snapshot::Snapshots;
 use super::{During as _, Trouble, devices, raise_descriptor_limit, synthetic};
 use crate::cgroups::Parents;
@@ -51,6 +52,7 @@ pub(super) struct Home {
     pub(super) host_image: Option<synthetic::HostImage>,
     pub(super) id_ranges: u32,
     pub(super) snapshots: Snapshots,
+    pub(super) bases: Bases,
 }
 
 impl Home {
@@ -59,6 +61,11 @@ impl Home {
         raise_descriptor_limit();
         // Layers are made with the modes that they are to have: 0755 for directories, 0644 for files.
         umask(Mode::from_raw_mode(0o022));
+        // Inherited by the cradle, and by every sandbox.
+        allow_no_core_dump().during(
+            "bounding core dumps: kernel.core_pattern names a program, which would run as the host's root, and a hard limit of 0 \
+             does not stop it (set the hard limit of the runner to 1: LimitCORE=1, or prlimit --core=1:1)",
+        )?;
         // Before the workshop hides anything: the groups are found by their paths.
         let parents = Parents::find();
         let rights = if geteuid().is_root() { Rights::Root } else { Rights::User };
@@ -68,7 +75,7 @@ impl Home {
         };
         // Executed before there is a user namespace: files in /proc of a process that cannot be dumped, as guests and keepers are,
         // belong to the root of the namespace in which its program was executed. The host's root is in no sandbox.
-        let cradle = Cradle::start().during("starting the cradle")?;
+        let mut cradle = Cradle::start().during("starting the cradle")?;
         let mut own = None;
         if rights == Rights::User {
             let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
@@ -102,8 +109,33 @@ impl Home {
             host_image: None,
             id_ranges: 0,
             snapshots: Snapshots::default(),
+            bases: Bases::default(),
         })
     }
+}
+
+/// Raises a hard limit of core dumps of 0 to [`NO_CORE_DUMP`], where that right is there. An error where it is missing and the
+/// kernel would start a program of the host for a sandbox's crash.
+fn allow_no_core_dump() -> std::io::Result<()> {
+    let limit = getrlimit(Resource::Core);
+    if limit.maximum.is_none_or(|maximum| maximum >= NO_CORE_DUMP) {
+        return Ok(());
+    }
+    let raised = setrlimit(Resource::Core, Rlimit { current: Some(NO_CORE_DUMP), maximum: Some(NO_CORE_DUMP) });
+    match raised {
+        // A pattern that cannot be read may be one of a program.
+        Err(errno)
+            if std::fs::read("/proc/sys/kernel/core_pattern").map_or(true, |pattern| starts_a_program(&pattern)) =>
+        {
+            Err(errno.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether cores go to a program (`|`) or to a socket that one listens on (`@`, Linux 6.17).
+fn starts_a_program(pattern: &[u8]) -> bool {
+    pattern.first().is_some_and(|first| b"|@".contains(first))
 }
 
 /// A directory in /run, where only root makes any, that nobody else may enter.
@@ -120,4 +152,21 @@ fn open_id_locks() -> std::io::Result<OwnedFd> {
         return Err(std::io::Error::from_raw_os_error(libc::EACCES));
     }
     Ok(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::starts_a_program;
+
+    #[test]
+    fn patterns_of_programs_and_sockets_are_told_from_files() {
+        for (pattern, is_program) in [
+            ("core\n", false),
+            ("/var/crash/core.%p\n", false),
+            ("|/usr/lib/systemd-coredump %P\n", true),
+            ("@/run/c\n", true),
+        ] {
+            assert_eq!(starts_a_program(pattern.as_bytes()), is_program, "{pattern}");
+        }
+    }
 }

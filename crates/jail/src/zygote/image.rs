@@ -6,25 +6,27 @@
 //!
 //! The names in the overlay's options are the workshop's: no path of the host shows up in the sandbox's mountinfo.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::chown;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use mutation::{Mutation, mutated};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mknodat, open};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount, open_tree, unmount,
 };
 
+use super::bases::open_checked;
 use super::home::{Home, MASK, Rights, SYNTHETIC, WORKSHOP};
 use super::inside::Nodes;
 use super::protocol::{Image, Mount, Network, Shown, Spec};
-use super::shield::{self, Cover, Obstacle};
+use super::shield::{self, Left, Obstacle, Scene};
 use super::snapshot::{Frozen, Writable};
 use super::{During as _, Trouble, devices, synthetic};
 use crate::capture::NAME_SERVER;
@@ -45,12 +47,7 @@ fn detached(path: &Path, recursive: bool) -> io::Result<OwnedFd> {
 /// A copy of the mounts at a source, attached nowhere: of the file that was checked, or an error (`ESTALE`). The caller's own
 /// descriptor is of another mount namespace, whose mounts cannot be copied here; so it is known by its numbers.
 fn checked(shown: &Shown) -> io::Result<OwnedFd> {
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let source = openat2(CWD, &shown.mount.source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
-    let found = fstat(&source)?;
-    if (found.st_dev, found.st_ino) != (shown.device, shown.inode) {
-        return Err(io::Error::from_raw_os_error(libc::ESTALE));
-    }
+    let source = open_checked(Path::new(&shown.mount.source), OFlags::empty(), (shown.device, shown.inode))?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
@@ -108,15 +105,15 @@ pub(super) struct Built {
 
 /// Builds the root that `spec` describes. `userns` is the sandbox's, for its id range; `owner` its root's id on the host.
 pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner: u32) -> Result<Built, Trouble> {
-    let ((image, below), shield) = match &spec.image {
+    let ((image, below), judged) = match &spec.image {
         Image::Snapshot(id) => (home.snapshots.find(*id).during("finding the snapshot")?, None),
-        Image::Scene { files, tools } => {
+        Image::Scene { files, tools, declared } => {
             let found = home.snapshots.find(*files).during("finding the snapshot")?;
             let tools = match tools {
                 Some(id) => home.snapshots.find(*id).during("finding the snapshot")?.1,
                 None => Vec::new(),
             };
-            (found, Some(tools))
+            (found, Some((tools, declared)))
         }
         image => ((image.clone(), Vec::new()), None),
     };
@@ -143,23 +140,23 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     if mutated(Mutation::HostMount) {
         sources.push((&unwanted, detached(Path::new("/tmp"), true).during("opening a mount's source")?));
     }
-    let (covers, obstacles) = match &shield {
-        Some(tools) => {
-            let (before, left) = (root_layers(&image, tools), root_layers(&image, &below));
-            let covers = shield::covers(&before, &left, has_host(&image), home_rights).during("shielding")?;
-            (covers, obstacles(&left, &sources, home_rights).during("shielding")?)
+    // The scorer has a root from before the agent.
+    let before = judged.as_ref().map_or(&below, |(tools, _)| tools);
+    let scene = match &judged {
+        Some((tools, declared)) => {
+            scene(&image, (tools, &below), (declared, &spec.mounts), home_rights).during("shielding")?
         }
-        None => (Vec::new(), Vec::new()),
+        None => Scene::default(),
     };
-    tree.push((String::new(), workshop.overlay("root", &root_layers(&image, &below), (&covers, &obstacles))?));
-    for (name, cover) in &covers {
-        if let Cover::Directory(layers) = cover {
-            tree.push(((*name).into(), workshop.overlay(name, layers, (&[], &[]))?));
-        }
+    tree.push((String::new(), workshop.overlay("root", &root_layers(&image, before), &scene.removed)?));
+    for (number, left) in scene.left.iter().enumerate() {
+        let obstacles = obstacles(left, &sources, home_rights).during("shielding")?;
+        let place = left.name.to_string_lossy().into_owned();
+        tree.push((place, workshop.left(&format!("left-{number}"), left, &obstacles)?));
     }
     if has_host(&image) {
-        let programs = usr_layers(&image, shield.as_deref().unwrap_or(&below));
-        tree.push(("usr".into(), workshop.overlay("usr", &programs, (&[], &[]))?));
+        let programs = usr_layers(&image, before);
+        tree.push(("usr".into(), workshop.overlay("usr", &programs, &[])?));
         for name in workshop.home.host_image.iter().flat_map(|image| image.program_directories.clone()) {
             let programs = detached(&Path::new("/").join(name), false).during("showing the host's programs")?;
             syscalls::mount_setattr(&programs, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NODEV, None, false)
@@ -180,17 +177,47 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
         let shown = if wanted.writable { shown } else { workshop.veil(shown)? };
         tree.push((wanted.target.trim_start_matches('/').to_owned(), shown));
     }
+    // Of a scene, what its root lies on; what is written to directories that an agent left is not kept.
+    let below = judged.map_or(below, |(tools, _)| tools);
     let writable = Writable { bench: workshop.bench, mapped, image, below };
     Ok(Built { tree, writable })
 }
 
-/// Whatever in the layers is in the way of these mounts.
-fn obstacles(left: &[PathBuf], mounts: &[(&Mount, OwnedFd)], rights: Rights) -> io::Result<Vec<Obstacle>> {
+/// The first name of a path inside, and what comes after it.
+fn split(target: &str) -> Option<(&OsStr, &str)> {
+    let (first, rest) = target.trim_start_matches('/').split_once('/').unwrap_or((target.trim_start_matches('/'), ""));
+    (!first.is_empty()).then_some((OsStr::new(first), rest))
+}
+
+/// The names in `/` by which a scene differs from the root that `tools` have.
+fn scene(
+    image: &Image,
+    (tools, below): (&[Rc<Frozen>], &[Rc<Frozen>]),
+    (declared, mounts): (&[String], &[Shown]),
+    rights: Rights,
+) -> io::Result<Scene> {
+    let is_agents = |layer: &&Rc<Frozen>| !tools.iter().any(|known| Rc::ptr_eq(known, layer));
+    let agent: Vec<PathBuf> = below.iter().filter(is_agents).map(|layer| layer.part("root")).collect();
+    let (before, left) = (root_layers(image, tools), root_layers(image, below));
+    let layers = shield::Layers { before: &before, left: &left, agent: &agent };
+    // Only names: no path of the caller leads out of a layer.
+    let is_name = |name: &&OsStr| !name.as_bytes().contains(&b'/') && *name != "." && *name != "..";
+    let targets = || mounts.iter().filter_map(|shown| split(&shown.mount.target));
+    let mounted = targets().filter(|(_, rest)| rest.is_empty()).map(|(name, _)| name).collect();
+    let declared = declared.iter().map(OsStr::new).chain(targets().map(|(name, _)| name)).filter(is_name);
+    Scene::of(&layers, &declared.collect(), &mounted, rights)
+}
+
+/// Whatever is in the way of these mounts in a directory that an agent left.
+fn obstacles(left: &Left, mounts: &[(&Mount, OwnedFd)], rights: Rights) -> io::Result<Vec<Obstacle>> {
     let mut found = Vec::new();
-    // In those of programs and settings there is nothing of the agent's.
-    for (mount, source) in mounts.iter().filter(|(mount, _)| !shield::is_system(&mount.target)) {
-        let kind = rustix::fs::FileType::from_raw_mode(fstat(source)?.st_mode);
-        found.extend(shield::obstacle(left, &mount.target, !kind.is_dir(), rights)?);
+    for (mount, source) in mounts {
+        if let Some((name, below)) = split(&mount.target)
+            && name == left.name
+        {
+            let kind = FileType::from_raw_mode(fstat(source)?.st_mode);
+            found.extend(shield::obstacle(&left.layers, below, !kind.is_dir(), rights)?);
+        }
     }
     Ok(found)
 }
@@ -276,40 +303,52 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// An overlay with these directories below, the top one first, and an empty layer of the sandbox's own above.
-    /// What `covers` says lies in that layer from the start, and something to mount on in the place of each obstacle.
-    fn overlay(
-        &mut self,
-        name: &str,
-        layers: &[PathBuf],
-        (covers, obstacles): (&[(&str, Cover)], &[Obstacle]),
-    ) -> Result<OwnedFd, Trouble> {
-        let directory = self.bench.path.join(name);
-        let place = |part: &str| directory.join(part);
-        fs::create_dir(&directory).during("making a layer")?;
-        for part in ["upper", "work"] {
-            fs::create_dir(place(part)).during("making a layer")?;
-            self.give(&place(part)).during("giving a layer to the sandbox")?;
+    /// An overlay with these directories below, the top one first, and an empty layer of the sandbox's own above, in which
+    /// these names are marked as removed.
+    fn overlay(&mut self, name: &str, layers: &[PathBuf], removed: &[OsString]) -> Result<OwnedFd, Trouble> {
+        let upper = self.upper(name)?;
+        if self.network != Network::Loopback && name == "root" {
+            self.name_server(&upper.join("etc")).during("writing resolv.conf")?;
         }
-        if self.network != Network::Loopback {
-            match name {
-                // Where /etc is a mount of its own, it is there that programs look.
-                "root" if covers.is_empty() => self.name_server(&place("upper").join("etc")),
-                "etc" => self.name_server(&place("upper")),
-                _ => Ok(()),
-            }
-            .during("writing resolv.conf")?;
+        for name in removed {
+            // As the kernel marks it.
+            mknodat(CWD, upper.join(name), FileType::CharacterDevice, Mode::empty(), 0).during("shielding")?;
         }
-        for (name, cover) in covers {
-            cover
-                .put(&place("upper").join(name))
-                .and_then(|made| if made { self.give(&place("upper").join(name)) } else { Ok(()) })
+        self.over(name, layers)
+    }
+
+    /// The same for a directory that an agent left, with something to mount on in the place of each obstacle.
+    fn left(&mut self, name: &str, left: &Left, obstacles: &[Obstacle]) -> Result<OwnedFd, Trouble> {
+        let upper = self.upper(name)?;
+        // What lies on top says whose the directory is.
+        fs::set_permissions(&upper, fs::Permissions::from_mode(left.mode)).during("shielding")?;
+        if self.home.rights == Rights::Root {
+            let first = if self.mapped { 0 } else { self.owner };
+            chown(&upper, Some(first.saturating_add(left.uid)), Some(first.saturating_add(left.gid)))
                 .during("shielding")?;
         }
         for obstacle in obstacles {
-            let made = obstacle.cover(&place("upper")).during("shielding")?;
+            let made = obstacle.cover(&upper).during("shielding")?;
             made.iter().try_for_each(|path| self.give(path)).during("shielding")?;
         }
+        self.over(name, &left.layers)
+    }
+
+    /// The empty layer that an overlay of this name writes to.
+    fn upper(&self, name: &str) -> Result<PathBuf, Trouble> {
+        let directory = self.bench.path.join(name);
+        fs::create_dir(&directory).during("making a layer")?;
+        for part in ["upper", "work"] {
+            fs::create_dir(directory.join(part)).during("making a layer")?;
+            self.give(&directory.join(part)).during("giving a layer to the sandbox")?;
+        }
+        Ok(directory.join("upper"))
+    }
+
+    /// The overlay of this name, whose own layer is there.
+    fn over(&mut self, name: &str, layers: &[PathBuf]) -> Result<OwnedFd, Trouble> {
+        let directory = self.bench.path.join(name);
+        let place = |part: &str| directory.join(part);
         let idmap = home_maps_ids(self.home).then_some(self.userns);
         let mut lowers = Vec::new();
         for (number, layer) in layers.iter().enumerate() {
@@ -377,7 +416,7 @@ impl Layers<'_> {
     /// single file, or a file system that an overlay cannot have below it, is shown as it is.
     fn veil(&mut self, shown: OwnedFd) -> Result<OwnedFd, Trouble> {
         let directory = self.bench.path.join(format!("mount-{}", self.bench.attached));
-        let is_directory = fstat(&shown).is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir());
+        let is_directory = fstat(&shown).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir());
         if !is_directory {
             return Ok(shown);
         }

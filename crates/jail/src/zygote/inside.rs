@@ -386,7 +386,7 @@ fn go_to_new_root() -> io::Result<()> {
 ///
 /// 0 would not do: the program of a piped `core_pattern` runs as the host's root whatever the limit is, but for 1, which is
 /// how the kernel marks that program's own crashes (`do_coredump` in fs/coredump.c). The filter keeps it at 1.
-const NO_CORE_DUMP: u64 = 1;
+pub(super) const NO_CORE_DUMP: u64 = 1;
 /// Queued signals and POSIX timers, which the kernel counts per user.
 const MAX_QUEUED_SIGNALS: u64 = 4096;
 

@@ -6,8 +6,9 @@
 //!
 //! Files tell the story: [`client`](Zygote) starts it, `serve` is its loop, `home` its own surroundings, `create` the
 //! parent's side of a new sandbox, `cradle` whom it is a copy of, `inside` the child's, `image`, `synthetic` and `devices` what the sandbox finds as its root,
-//! `snapshot` what is kept of one that was frozen, `prepared` those that were begun before anybody asked.
+//! `bases` the directories of the host that are images, `snapshot` what is kept of one that was frozen, `prepared` those that were begun ahead of a request.
 
+mod bases;
 mod client;
 mod cradle;
 mod create;
@@ -30,7 +31,7 @@ pub use client::{
 pub use create::ID_RANGES;
 pub use protocol::{Changed, Image, Mount, Network, Shown, Spec};
 pub use serve::main;
-pub use shield::{SEARCHED_ABOVE, is_system};
+pub use shield::is_kept_from_before;
 
 pub use crate::capture::{RELAY_TCP, RELAY_UDP};
 

@@ -33,13 +33,15 @@ pub enum Image {
     Over(Box<Image>, Vec<String>),
     /// What a sandbox of this zygote had become when it was frozen.
     Snapshot(u32),
-    /// The same, but with the directories of programs and settings as they were in another snapshot, or in the image:
-    /// whoever judges what was left should not use what was left to do it.
+    /// The same, but with the root directory, programs and settings as they were in another snapshot, or in the image:
+    /// a scorer should not run programs of the agent that it judges. Of `/`, only directories are as they were left.
     Scene {
         /// What is judged.
         files: u32,
-        /// Whose programs; `None` for the image's.
+        /// Whose root and programs; `None` for the image's.
         tools: Option<u32>,
+        /// Names of directories in `/` that are as they were left although they were not there before. Mounts have theirs.
+        declared: Vec<String>,
     },
 }
 
@@ -74,6 +76,9 @@ pub struct Spec {
     pub name: String,
     /// Its root.
     pub image: Image,
+    /// The device and inode numbers of the directory at the bottom of `image` ([`Image::Directory`]), as it was checked. Its path
+    /// has no links in it, and the caller keeps it open until the sandbox is created.
+    pub directory: Option<(u64, u64)>,
     /// Its limits; `None` where the host cannot hold any.
     pub limits: Option<Limits>,
     /// Bytes that it may write.
@@ -127,6 +132,10 @@ pub(crate) enum Request {
         id: u32,
     },
     Resume {
+        id: u32,
+    },
+    /// Whether a sandbox ended because its guest was killed for want of memory: done if so, else failed.
+    Starved {
         id: u32,
     },
     /// Write what a sandbox or a snapshot changed of its image, as one layer's archive, into the first descriptor that

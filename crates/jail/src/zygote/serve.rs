@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::create::{Finished, Kind, Sandbox, begin, finish};
@@ -14,6 +14,8 @@ use super::protocol::{Changed, Reply, Request, receive_into, room, send};
 use super::{During as _, Trouble, cradle, snapshot};
 use crate::syscalls;
 
+/// A sandbox whose stream has ended is gone within this time, with all of its processes.
+const AN_END: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Where whoever starts us leaves its socket.
 const SOCKET: i32 = 3;
 
@@ -33,7 +35,7 @@ pub fn main() -> ExitCode {
     };
     while let Ok(Some(request)) = server.next(&socket) {
         let reply = match request {
-            (Request::Create(spec), descriptors) => server.create(&spec, descriptors),
+            (Request::Create(mut spec), descriptors) => server.create(&mut spec, descriptors),
             (Request::Destroy { id }, _) => {
                 server.destroy(id);
                 Ok((Reply::Done, Vec::new()))
@@ -51,6 +53,7 @@ pub fn main() -> ExitCode {
                 }
                 Ok((Reply::Done, Vec::new()))
             }
+            (Request::Starved { id }, _) => server.starved(id).map(|()| (Reply::Done, Vec::new())),
             (Request::Pause { id }, _) => server.pause(id).map(|()| (Reply::Done, Vec::new())),
             (Request::Resume { id }, _) => server.resume(id).map(|()| (Reply::Done, Vec::new())),
             (Request::Archive { what, limit }, descriptors) => {
@@ -88,8 +91,10 @@ impl Server {
     fn next(&mut self, socket: &OwnedFd) -> std::io::Result<Option<(Request, Vec<OwnedFd>)>> {
         loop {
             let mut set = vec![PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+            let running: Vec<u32> =
+                self.sandboxes.iter().filter(|(_, sandbox)| !sandbox.starved).map(|(id, _)| *id).collect();
             set.extend(
-                self.sandboxes.values().map(|sandbox| PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)),
+                running.iter().map(|id| PollFd::from_borrowed_fd(self.sandboxes[id].pidfd.as_fd(), PollFlags::IN)),
             );
             set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
             if poll(&mut set, self.prepared.patience())? == 0 {
@@ -101,7 +106,7 @@ impl Server {
             }
             let asked = !set[0].revents().is_empty();
             let mut ended: Vec<bool> = set[1..].iter().map(|pidfd| !pidfd.revents().is_empty()).collect();
-            let finished = ended.split_off(self.sandboxes.len());
+            let finished = ended.split_off(running.len());
             drop(set);
             let mut finished = finished.into_iter();
             self.writers.retain(|writer| {
@@ -111,10 +116,11 @@ impl Server {
                 }
                 !done
             });
-            let ids: Vec<u32> =
-                self.sandboxes.keys().copied().zip(ended).filter_map(|(id, ended)| ended.then_some(id)).collect();
-            for id in ids {
-                self.destroy(id);
+            for (id, _) in running.into_iter().zip(ended).filter(|(_, ended)| *ended) {
+                // What one wrote whose guest was killed for want of memory may still be asked for.
+                if self.starved(id).is_err() {
+                    self.destroy(id);
+                }
             }
             self.tidy();
             if asked {
@@ -123,7 +129,7 @@ impl Server {
         }
     }
 
-    fn create(&mut self, spec: &super::Spec, descriptors: Vec<OwnedFd>) -> Result<(Reply, Vec<OwnedFd>), Trouble> {
+    fn create(&mut self, spec: &mut super::Spec, descriptors: Vec<OwnedFd>) -> Result<(Reply, Vec<OwnedFd>), Trouble> {
         let home = match &mut self.home {
             Ok(home) => home,
             Err(Trouble { step, error }) => {
@@ -136,6 +142,7 @@ impl Server {
         if self.sandboxes.contains_key(&spec.id) {
             return Err(invalid()).during("choosing an id");
         }
+        home.bases.hold(&mut spec.image, spec.directory).during("opening the image's directory")?;
         let kind = Kind { network: spec.network, limits: spec.limits };
         let prepared = match self.prepared.take(home, &kind) {
             Some(blank) => {
@@ -171,6 +178,11 @@ impl Server {
         if !ended.is_empty() {
             self.remove_groups(&ended);
         }
+        // Also after a sandbox that could not be created.
+        if let Ok(Home { bases, snapshots, .. }) = &mut self.home {
+            let writable = self.sandboxes.values().filter_map(|sandbox| sandbox.writable.as_ref());
+            bases.keep_only(writable.map(|writable| &writable.image).chain(snapshots.images()));
+        }
     }
 
     /// Ends one sandbox and keeps what it wrote. One that cannot be kept is not ended.
@@ -188,6 +200,26 @@ impl Server {
         let kept = home.snapshots.keep(snapshot, writable, home.rights);
         self.destroy(id);
         kept
+    }
+
+    /// Succeeds if a sandbox ended because its guest was killed for want of memory. An end that was just begun is awaited.
+    fn starved(&mut self, id: u32) -> Result<(), Trouble> {
+        let during = "looking at an ended sandbox";
+        let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
+        let home = self.home.as_ref().map_err(|_| absent()).during(during)?;
+        let sandbox = self.sandboxes.get_mut(&id).ok_or_else(absent).during(during)?;
+        let parents = home.parents.as_ref().ok_or_else(absent).during(during)?;
+        let group = sandbox.group.as_ref().ok_or_else(absent).during(during)?;
+        let mut ended = [PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)];
+        poll(&mut ended, Some(&AN_END)).during(during)?;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let status = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), options).during(during)?;
+        let was_killed = status.is_some_and(|status| status.terminating_signal() == Some(libc::SIGKILL));
+        if !was_killed || !parents.has_killed_for_memory(group) {
+            return Err(absent()).during(during);
+        }
+        sandbox.starved = true;
+        Ok(())
     }
 
     /// Freezes every process of a sandbox. An error where no control group can: nothing is paused then.

@@ -1,166 +1,164 @@
-//! The directories of programs and settings, as they were: for whoever judges what an agent left.
+//! The scene of a scorer: a root directory from before the agent, and in it the directories that the
+//! agent may have written to, as it left them.
 //!
-//! An agent may have replaced the shell, a library or the linker's settings. In a scene these are the image's again, each a
-//! mount of its own over whatever the agent has there; everything else is as the agent left it.
+//! Programs look for code and settings in every directory above the one that they work in, and always in `/`. By which names
+//! they look is not known for all programs, so nothing that the agent made directly in `/` is there: neither files nor
+//! directories, unless the task declares the directory. Programs and settings of the system are from before the agent too.
 //!
-//! Two more things in `/` are not the agent's: names that programs look for in every directory above the one that they
-//! work in, and whatever would keep the scene's own mounts from their places.
+//! Whatever would keep the scene's mounts from their places is covered.
 
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, lchown, symlink};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::home::Rights;
 
-/// What programs are started from, load and read by default. The host's /usr is a mount of its own anyway.
+/// Directories that programs are started from, load and read by default: from before the agent in every file.
 const SYSTEM: [&str; 8] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "usr"];
+/// Mount points of the engine's own file systems.
+const ENGINE: [&str; 2] = ["dev", "proc"];
 
-/// Names that interpreters and build tools look for in every directory above the one that they work in, `/` included, and
-/// take code or settings from. `pyvenv.cfg` is looked for beside and above the program itself: above `/bin/python3` is `/`.
-pub const SEARCHED_ABOVE: [&str; 34] = [
-    ".bazelrc",
-    ".cargo",
-    ".config",
-    ".deno",
-    ".env",
-    ".git",
-    ".hg",
-    ".mise.toml",
-    ".mvn",
-    ".node-version",
-    ".npmrc",
-    ".pnp.cjs",
-    ".python-version",
-    ".ruby-version",
-    ".tool-versions",
-    ".yarnrc",
-    ".yarnrc.yml",
-    "Cargo.toml",
-    "Gemfile",
-    "Rakefile",
-    "conftest.py",
-    "deno.json",
-    "go.mod",
-    "go.work",
-    "mise.toml",
-    "node_modules",
-    "package.json",
-    "pyproject.toml",
-    "pytest.ini",
-    "pyvenv.cfg",
-    "rust-toolchain",
-    "rust-toolchain.toml",
-    "setup.cfg",
-    "tox.ini",
-];
-/// The longest file that is put back in the place of what an agent has there.
-const MAX_FILE: u64 = 4 << 20;
-
-/// What lies over a name that an agent may have changed.
-pub(super) enum Cover {
-    /// Nothing was there.
-    Nothing,
-    /// A link.
-    Link(PathBuf),
-    /// A copy of this file.
-    File(PathBuf),
-    /// These directories, the top one first, as a mount.
-    Directory(Vec<PathBuf>),
+/// The names in `/` that differ from the root directory before the agent.
+#[derive(Debug, Default)]
+pub(super) struct Scene {
+    /// Directories that the agent removed, or put something else in their place.
+    pub(super) removed: Vec<OsString>,
+    /// Directories as the agent left them.
+    pub(super) left: Vec<Left>,
 }
 
-impl Cover {
-    /// Puts it into a writable layer; says whether there is something that has an owner.
-    pub(super) fn put(&self, path: &Path) -> io::Result<bool> {
-        match self {
-            // A mark of removal, as the kernel makes it.
-            Self::Nothing => {
-                mknodat(CWD, path, FileType::CharacterDevice, Mode::empty(), 0).map(|()| false).map_err(Into::into)
+/// A directory of the root as the agent left it.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub(super) name: OsString,
+    /// The top one first.
+    pub(super) layers: Vec<PathBuf>,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+/// The layers that a scene is made of, the top one first.
+pub(super) struct Layers<'a> {
+    /// Those that no agent has written to.
+    pub(super) before: &'a [PathBuf],
+    /// All that are judged.
+    pub(super) left: &'a [PathBuf],
+    /// Of these, the agent's own.
+    pub(super) agent: &'a [PathBuf],
+}
+
+impl Scene {
+    /// Compares names in `/` before and after the agent. `declared` are directories of the task that need not be there
+    /// before; `mounted` are names that a mount lies on.
+    ///
+    /// Only names from before the agent and declared ones are looked at, so an agent cannot make this long.
+    pub(super) fn of(
+        layers: &Layers<'_>,
+        declared: &BTreeSet<&OsStr>,
+        mounted: &BTreeSet<&OsStr>,
+        rights: Rights,
+    ) -> io::Result<Self> {
+        let mut names: BTreeSet<OsString> = declared.iter().map(|name| (*name).to_owned()).collect();
+        for layer in layers.before {
+            for entry in fs::read_dir(layer)? {
+                names.insert(entry?.file_name());
             }
-            Self::Link(target) => {
-                symlink(target, path)?;
-                lchown(path, Some(0), Some(0)).map(|()| false)
-            }
-            Self::File(original) => {
-                let mut open = fs::OpenOptions::new();
-                let file = open.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(original)?;
-                let mut bytes = Vec::new();
-                file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
-                if u64::try_from(bytes.len()).is_ok_and(|length| length <= MAX_FILE) {
-                    fs::write(path, bytes).map(|()| true)
-                } else {
-                    Err(io::Error::from_raw_os_error(libc::EFBIG))
-                }
-            }
-            // Whatever the agent has in its place, the mount finds a directory.
-            Self::Directory(_) => fs::create_dir(path).map(|()| true),
         }
+        let mut scene = Self::default();
+        // Places of mounts are text: a directory whose name is none is as it was before.
+        let is_own = |name: &OsString| {
+            SYSTEM.iter().chain(&ENGINE).any(|own| name == own) || mounted.contains(&**name) || name.to_str().is_none()
+        };
+        for name in names.into_iter().filter(|name| !is_own(name)) {
+            if !layers.agent.iter().any(|layer| fs::symlink_metadata(layer.join(&name)).is_ok()) {
+                continue;
+            }
+            let before = Found::of(layers.before, &name, rights)?;
+            match (before, Found::of(layers.left, &name, rights)?) {
+                (Found::Directories(_), Found::Directories(layers)) => scene.left.push(Left::new(name, layers)?),
+                (Found::Directories(_), _) => scene.removed.push(name),
+                (Found::Nothing, Found::Directories(layers)) if declared.contains(&*name) => {
+                    scene.left.push(Left::new(name, layers)?);
+                }
+                // What is no directory is as it was, and what was not there is not there.
+                (Found::Nothing | Found::Other, _) => {}
+            }
+        }
+        Ok(scene)
     }
 }
 
-/// What was at these names in layers that no agent has written to. `left` are the layers that are judged: of names that are
-/// only searched for, those that none of them has need no cover.
-pub(super) fn covers(
-    layers: &[PathBuf],
-    left: &[PathBuf],
-    has_host: bool,
-    rights: Rights,
-) -> io::Result<Vec<(&'static str, Cover)>> {
-    let is_left = |name: &&str| left.iter().any(|layer| fs::symlink_metadata(layer.join(name)).is_ok());
-    let system = SYSTEM.into_iter().filter(|name| !has_host || *name != "usr");
-    let names = system.chain(SEARCHED_ABOVE.into_iter().filter(is_left));
-    names.map(|name| Ok((name, found(layers, name, rights)?))).collect()
+impl Left {
+    fn new(name: OsString, layers: Vec<PathBuf>) -> io::Result<Self> {
+        let top = layers.first().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let metadata = fs::symlink_metadata(top)?;
+        let (mode, uid, gid) = (metadata.mode() & 0o7777, metadata.uid(), metadata.gid());
+        Ok(Self { name, layers, mode, uid, gid })
+    }
 }
 
-/// Whether a path inside lies in a directory of programs and settings.
-pub fn is_system(path: &str) -> bool {
-    path.split('/').find(|part| !part.is_empty()).is_some_and(|first| SYSTEM.contains(&first))
+/// A name in layers that lie over each other.
+enum Found {
+    Nothing,
+    /// The directories that are merged, the top one first.
+    Directories(Vec<PathBuf>),
+    /// Something that is no directory.
+    Other,
 }
 
-fn found(layers: &[PathBuf], name: &str, rights: Rights) -> io::Result<Cover> {
-    let mut directories = Vec::new();
-    for layer in layers {
-        let path = layer.join(name);
-        let metadata = match fs::symlink_metadata(&path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        let kind = metadata.file_type();
-        if kind.is_dir() {
-            let opaque = rustix::fs::getxattr(&path, rights.opaque(), &mut [0; 1]).is_ok();
-            directories.push(path);
-            if opaque {
-                break;
+impl Found {
+    fn of(layers: &[PathBuf], name: &OsStr, rights: Rights) -> io::Result<Self> {
+        let mut directories = Vec::new();
+        for layer in layers {
+            let path = layer.join(name);
+            let metadata = match fs::symlink_metadata(&path) {
+                Ok(metadata) => metadata,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let kind = metadata.file_type();
+            if kind.is_dir() {
+                let opaque = rustix::fs::getxattr(&path, rights.opaque(), &mut [0; 1]).is_ok();
+                directories.push(path);
+                if opaque {
+                    break;
+                }
+                continue;
             }
-        } else if directories.is_empty() && kind.is_symlink() {
-            return Ok(Cover::Link(fs::read_link(&path)?));
-        } else if directories.is_empty() && kind.is_file() {
-            return Ok(Cover::File(path));
-        } else {
-            // Removed, or something that is no place for programs.
-            debug_assert!(!kind.is_char_device() || metadata.rdev() == 0);
+            let is_removed = kind.is_char_device() && metadata.rdev() == 0;
+            if directories.is_empty() && !is_removed {
+                return Ok(Self::Other);
+            }
             break;
         }
+        Ok(if directories.is_empty() { Self::Nothing } else { Self::Directories(directories) })
     }
-    // Settings are ours to make even where an image has none.
-    Ok(if directories.is_empty() && name != "etc" { Cover::Nothing } else { Cover::Directory(directories) })
+}
+
+/// Whether a file of a task at this path has to be kept from before the agent: it lies among programs and settings, or
+/// directly in `/`.
+pub fn is_kept_from_before(path: &str) -> bool {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let (first, second) = (parts.next(), parts.next());
+    second.is_none() || first.is_some_and(|first| SYSTEM.contains(&first))
 }
 
 /// Something in the layers that a mount's place would run into.
 pub(super) struct Obstacle {
-    /// Directories above it that the layers have, relative to the root, with their modes, the outermost first.
+    /// Directories above it that the layers have, relative to theirs, with their modes, the outermost first.
     above: Vec<(PathBuf, u32)>,
-    /// Where it is, relative to the root.
+    /// Where it is, relative to the layers' own directory.
     at: PathBuf,
     /// Whether a file is to be mounted there.
     with_file: bool,
 }
 
-/// The first thing on the way to `target` that is not a directory, or at its end not of the mount's own kind. An agent can
-/// rename the directory around a mount, and leave a link or a file under its name.
+/// The first thing on the way to `target`, a path below the layers' own directory, that is not a directory, or at its end not
+/// of the mount's own kind. An agent can rename the directory around a mount, and leave a link or a file under its name.
 pub(super) fn obstacle(
     layers: &[PathBuf],
     target: &str,

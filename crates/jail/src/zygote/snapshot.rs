@@ -103,6 +103,11 @@ impl Writable {
 }
 
 impl Snapshots {
+    /// The images at the bottom of what is kept.
+    pub(super) fn images(&self) -> impl Iterator<Item = &Image> {
+        self.kept.values().map(|(image, _)| image)
+    }
+
     fn fresh(&mut self) -> io::Result<PathBuf> {
         self.made = self.made.wrapping_add(1);
         let path = Path::new(WORKSHOP).join(format!("snapshot-{}", self.made));

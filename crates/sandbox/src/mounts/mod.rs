@@ -27,14 +27,15 @@ pub enum SecretMounts {
 }
 
 /// Opens the sources of all mounts, and refuses those that must not be shown inside: through links, below a writable mount, the
-/// host's own places, and what is or holds a socket.
+/// host's own places, and what is or holds a socket that something is bound to.
 ///
-/// Sources are held open, so that no other file can get the numbers by which the helper knows them.
+/// A socket whose process has ended, such as one that an agent left in a writable mount, leads nowhere and never will again: the
+/// next process that wants its place makes another file. Sources are held open, so that no other file can get the numbers by which the helper knows them.
 pub fn open_mounts(mounts: &[Mount]) -> Result<Vec<MountSource>, StartError> {
     check_nesting(mounts)?;
     let open = |mount: &Mount| {
         let source = MountSource::open(&mount.source)?;
-        search::sockets(&source)?;
+        search::bound_sockets(&source)?;
         Ok(source)
     };
     mounts.iter().map(open).collect()
@@ -60,12 +61,18 @@ pub fn check_mounts(mounts: &[Mount], secrets: SecretMounts) -> Result<(), Start
 }
 
 /// Refuses a mount whose source lies in what another one lets the workload write: it could turn it to any place of the host.
+///
+/// Sources are compared as they are called without the links of the system's directories; one that cannot be opened, by its text.
 pub fn check_nesting(mounts: &[Mount]) -> Result<(), StartError> {
-    for mount in mounts {
-        let around = |other: &&Mount| {
-            other.writable && other.source != mount.source && Path::new(&mount.source).starts_with(&other.source)
-        };
-        if let Some(other) = mounts.iter().find(around) {
+    let real = |mount: &Mount| match MountSource::open(&mount.source) {
+        Ok(source) => source.path().to_owned(),
+        Err(_) => mount.source.clone(),
+    };
+    let all: Vec<(String, &Mount)> = mounts.iter().map(|mount| (real(mount), mount)).collect();
+    for (source, mount) in &all {
+        let around =
+            |(other, by): &&(String, &Mount)| by.writable && other != source && Path::new(source).starts_with(other);
+        if let Some((_, other)) = all.iter().find(around) {
             let why =
                 format!("it lies in {}, which is mounted writable: what is inside could replace it", other.source);
             return Err(StartError::Mount { path: mount.source.clone(), why, hint: None });
@@ -74,11 +81,21 @@ pub fn check_nesting(mounts: &[Mount]) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Refuses an image that is one of the host's own places, or that a link leads to.
-pub(crate) fn check_image(image: &Image) -> Result<(), StartError> {
+/// Opens the directory at the bottom of an image, if it has one. Refuses one of the host's own places, and a path through a link.
+pub(crate) fn open_image(image: &Image) -> Result<Option<MountSource>, StartError> {
     match image {
-        Image::Directory(path) => MountSource::open(path).map(drop),
-        Image::Over(base, _) => check_image(base),
-        Image::Host | Image::Layers(_) | Image::Snapshot(_) | Image::Scene { .. } => Ok(()),
+        Image::Directory(path) => MountSource::open(path).map(Some),
+        Image::Over(base, _) => open_image(base),
+        Image::Host | Image::Layers(_) | Image::Snapshot(_) | Image::Scene { .. } => Ok(None),
     }
+}
+
+/// Refuses a directory as an image that gives keys away, and returns its path without links. Called once, when a run is planned.
+pub fn check_directory_image(path: &str, secrets: SecretMounts) -> Result<String, StartError> {
+    let source = MountSource::open(path)?;
+    if secrets == SecretMounts::Refused {
+        places::refuse(&source)?;
+        search::secrets_of_image(&source)?;
+    }
+    Ok(source.path().to_owned())
 }

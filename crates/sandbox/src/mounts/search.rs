@@ -2,13 +2,15 @@
 
 use std::ffi::{CStr, OsStr};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, chmod, fstat, openat2, statat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::secrets::{self, Suspect};
 use super::source::MountSource;
@@ -23,25 +25,51 @@ const MAX_READ: usize = 256 << 20;
 
 /// Refuses a source that is, or holds, a socket: a read-only mount does not stop a connection to one.
 pub(super) fn sockets(source: &MountSource) -> Result<(), StartError> {
-    Search::of(source, false).run()
+    Search::of(source, Wanted::Sockets).run()
 }
 
 /// Refuses a source that is or holds a socket or something that gives keys away.
 pub(super) fn sockets_and_secrets(source: &MountSource) -> Result<(), StartError> {
-    Search::of(source, true).run()
+    Search::of(source, Wanted::SocketsAndSecrets).run()
+}
+
+/// Refuses an image's directory that holds something that gives keys away.
+///
+/// Its sockets are harmless: they are seen through an overlay, whose inodes are not bound to anything. What programs bring along below
+/// `usr` is not searched, as it is not for the host's own `/usr`: packages have keys for their tests there.
+pub(super) fn secrets_of_image(source: &MountSource) -> Result<(), StartError> {
+    Search::of(source, Wanted::SecretsOfImage).run()
+}
+
+/// Refuses a source that is, or holds, a socket that something is bound to.
+pub(super) fn bound_sockets(source: &MountSource) -> Result<(), StartError> {
+    Search::of(source, Wanted::BoundSockets).run()
+}
+
+/// What is searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// All sockets: when a run is planned, and the operator can still look at them.
+    Sockets,
+    /// The same, and what gives keys away.
+    SocketsAndSecrets,
+    /// Sockets by which something on this host can be reached: before each sandbox.
+    BoundSockets,
+    /// What gives keys away in the directory of an image.
+    SecretsOfImage,
 }
 
 struct Search<'a> {
     source: &'a MountSource,
-    secrets: bool,
+    wanted: Wanted,
     seen: usize,
     read: usize,
     until: Instant,
 }
 
 impl<'a> Search<'a> {
-    fn of(source: &'a MountSource, secrets: bool) -> Self {
-        Self { source, secrets, seen: 0, read: 0, until: Instant::now() + MAX_TIME }
+    fn of(source: &'a MountSource, wanted: Wanted) -> Self {
+        Self { source, wanted, seen: 0, read: 0, until: Instant::now() + MAX_TIME }
     }
 
     fn run(&mut self) -> Result<(), StartError> {
@@ -54,7 +82,9 @@ impl<'a> Search<'a> {
         while let Some((below, depth)) = open.pop() {
             let Some(directory) = self.directory(&below)? else { continue };
             let failed = |errno: Errno| self.failed(&below, errno);
-            let mut entries = Dir::read_from(&directory).map_err(failed)?;
+            // Not opened anew: it may be closed again.
+            let again = rustix::io::fcntl_dupfd_cloexec(&directory, 0).map_err(failed)?;
+            let mut entries = Dir::new(again).map_err(failed)?;
             while let Some(entry) = entries.read() {
                 let entry = entry.map_err(|errno| self.failed(&below, errno))?;
                 let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -63,6 +93,9 @@ impl<'a> Search<'a> {
                 }
                 let Some(kind) = kind_of(&directory, entry.file_name(), entry.file_type()) else { continue };
                 let path = below.join(name);
+                if self.wanted == Wanted::SecretsOfImage && path == Path::new("usr") {
+                    continue;
+                }
                 self.entry(&path, name, kind)?;
                 if kind == FileType::Directory {
                     if depth >= MAX_DEPTH {
@@ -81,10 +114,15 @@ impl<'a> Search<'a> {
         if self.seen > MAX_ENTRIES || (self.seen.is_multiple_of(1024) && Instant::now() > self.until) {
             return Err(self.too_large());
         }
-        if kind == FileType::Socket {
+        let refused = match self.wanted {
+            Wanted::Sockets | Wanted::SocketsAndSecrets => true,
+            Wanted::BoundSockets => kind == FileType::Socket && self.is_bound(below),
+            Wanted::SecretsOfImage => false,
+        };
+        if kind == FileType::Socket && refused {
             return Err(self.refused(format!("it holds the socket {}", self.shown(below).display()), None));
         }
-        if !self.secrets {
+        if matches!(self.wanted, Wanted::Sockets | Wanted::BoundSockets) {
             return Ok(());
         }
         match secrets::judge(&self.shown(below), name, kind) {
@@ -97,9 +135,52 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Whether something is bound to a socket; true where that cannot be found out.
+    ///
+    /// A socket for datagrams is connected to it, which no other socket notices: of another kind it is refused by its type, of
+    /// the same kind nothing is sent (`unix(7)`).
+    fn is_bound(&self, below: &Path) -> bool {
+        let socket = match self.hold(below) {
+            Ok(socket) => socket,
+            // It is gone by now.
+            Err(Errno::NOENT) => return false,
+            Err(_) => return true,
+        };
+        // By the descriptor: no other file can get its place meanwhile, and its path may be too long for an address.
+        let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let called = || UnixDatagram::unbound().and_then(|own| own.connect(&path));
+        let called = match called() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                with_mode(&socket, 0o200, called).unwrap_or(Err(error))
+            }
+            called => called,
+        };
+        !called.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    }
+
+    /// Opens what is below the source by its path only (`O_PATH`), through no link.
+    fn hold(&self, below: &Path) -> rustix::io::Result<OwnedFd> {
+        if below.as_os_str().is_empty() {
+            return rustix::io::fcntl_dupfd_cloexec(&self.source.descriptor, 0);
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.source.descriptor, below, flags, Mode::empty(), resolve)
+    }
+
     /// A directory below the source; `None` if it is gone by now.
     fn directory(&self, below: &Path) -> Result<Option<OwnedFd>, StartError> {
-        match self.open(below, OFlags::DIRECTORY) {
+        let opened = match self.open(below, OFlags::DIRECTORY) {
+            // A plain user's sandbox is that user: what it closed, it can open again.
+            Err(Errno::ACCESS) => match self.hold(below) {
+                Ok(closed) => {
+                    with_mode(&closed, 0o500, || self.open(below, OFlags::DIRECTORY)).unwrap_or(Err(Errno::ACCESS))
+                }
+                Err(errno) => Err(errno),
+            },
+            opened => opened,
+        };
+        match opened {
             Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some).map_err(|errno| self.failed(below, errno)),
         }
@@ -110,7 +191,7 @@ impl<'a> Search<'a> {
         let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         if below.as_os_str().is_empty() && self.source.kind != FileType::Directory {
             // A file is opened anew by its own descriptor: it has no directory to be found in.
-            let own = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.source.descriptor));
+            let own = format!("/proc/self/fd/{}", self.source.descriptor.as_raw_fd());
             return rustix::fs::open(own, flags - OFlags::NOFOLLOW, Mode::empty());
         }
         let path = if below.as_os_str().is_empty() { Path::new(".") } else { below };
@@ -145,7 +226,13 @@ impl<'a> Search<'a> {
     }
 
     fn refused(&self, why: String, hint: Option<&'static str>) -> StartError {
-        StartError::Mount { path: self.source.path().to_owned(), why, hint }
+        let path = self.source.path().to_owned();
+        match self.wanted {
+            Wanted::BoundSockets => StartError::MountContents { path, why, hint },
+            Wanted::Sockets | Wanted::SocketsAndSecrets | Wanted::SecretsOfImage => {
+                StartError::Mount { path, why, hint }
+            }
+        }
     }
 
     fn secret(&self, below: &Path, what: &str) -> StartError {
@@ -157,9 +244,27 @@ impl<'a> Search<'a> {
     }
 
     fn too_large(&self) -> StartError {
-        let what = if self.secrets { "sockets and keys" } else { "sockets" };
+        let what = match self.wanted {
+            Wanted::Sockets | Wanted::BoundSockets => "sockets",
+            Wanted::SocketsAndSecrets => "sockets and keys",
+            Wanted::SecretsOfImage => "keys",
+        };
         self.refused(format!("it is too large to be searched for {what}"), Some("mount a part of it"))
     }
+}
+
+/// Does something while the owner of a file has these rights too, and takes them back. `None` for a file of another owner.
+///
+/// An agent that runs as the same user takes rights away from what it leaves, and has later samples fail by that.
+fn with_mode<T>(file: &OwnedFd, rights: u32, work: impl FnOnce() -> T) -> Option<T> {
+    let stat = fstat(file).ok().filter(|stat| stat.st_uid == geteuid().as_raw())?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let mode = stat.st_mode & 0o7777;
+    chmod(&path, Mode::from_raw_mode(mode | rights)).ok()?;
+    let done = work();
+    // Where that fails, its owner has rights that its owner can have at any time.
+    let _ = chmod(&path, Mode::from_raw_mode(mode));
+    Some(done)
 }
 
 /// The kind of an entry, where its directory does not say; `None` if it is gone.
