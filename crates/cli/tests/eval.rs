@@ -595,3 +595,39 @@ fn a_document_alone_runs_nothing_on_the_host_and_writes_to_no_mount() {
     let (code, _, err) = ringfence(place.path(), &["eval", &local]);
     assert!(code == 2 && err.contains("others can write it"), "{code} {err}");
 }
+
+/// Memory that outlives processes leaves the guest as the only one that the kernel can kill: its sample would leave the denominator.
+#[test]
+fn an_agent_that_has_its_guest_killed_for_memory_is_scored() {
+    if !common::is_root() {
+        // Without control groups nothing bounds memory, and the plan says so.
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let command = |command: &str| ("bash", serde_json::json!({"command": command}));
+    // Whom the kernel kills is its choice: most of the time the guest within a few of these.
+    let fill = "for i in 1 2 3 4 5 6; do dd if=/dev/zero bs=4096 >> /srv/z$i; done";
+    let fills = (0..32).map(|turn| command(if turn % 4 < 2 { fill } else { "ls" }));
+    let run = calls(&std::iter::once(command("echo kept > /srv/answer")).chain(fills).collect::<Vec<_>>());
+    for network in ["profile: T0.H1.N2\n", "profile: T0.H1.N1\nnetwork: {allow_domains: [example.org]}\n"] {
+        let text = format!(
+            "name: t\n{network}approval: ci\ntools: [bash, submit]\nsolver: {{kind: agent, max_steps: 40}}\n\
+             limits: {{memory: 64MiB, disk: 256MiB}}\nscorer: {{kind: script, script: 'cat /srv/answer; exit 1'}}\n\
+             dataset: [{{id: a, input: go, target: done}}]\n{run}"
+        );
+        let was_killed = (0..5).any(|_| {
+            let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text)]);
+            assert_eq!(code, 0, "{network}: {err}");
+            let log = dump(place.path(), result["log"].as_str().unwrap());
+            let sample = &log["samples"][0];
+            let score = &sample["scores"]["script"];
+            assert_eq!(
+                (&score["value"], &score["explanation"]),
+                (&"I".into(), &"kept\n".into()),
+                "what it wrote is judged"
+            );
+            sample["limit"]["type"] == "custom"
+        });
+        assert!(was_killed, "{network}: in none of five runs");
+    }
+}

@@ -331,6 +331,25 @@ fn a_failed_preflight_is_a_recorded_fallback_or_the_end_of_the_sample() {
     assert_eq!(preflights(&log), [("skipped".into(), "sandbox".into())]);
 }
 
+/// The agent makes the root unusable, so that its sample would leave the denominator.
+#[test]
+fn an_agent_that_takes_the_root_away_fails_its_call_not_its_sample() {
+    let place = tempfile::tempdir().unwrap();
+    let files = json!({"mode": "sandbox", "preflight": "force"});
+    for taken in ["rm -rf /repo && touch /repo", "rm -rf /repo && ln -s /srv /repo"] {
+        let calls = [bash(taken), read("a"), bash("rm -f /repo; mkdir /repo; echo back > /repo/a"), read("a")];
+        let mut task = task(&sandboxed(WRITERS, &files), &calls);
+        task["dataset"][0]["files"] = json!({"/repo/a": "x"});
+        task["dataset"][0]["target"] = json!("another answer");
+        let (code, result, log, err) = run(place.path(), &task, &[]);
+        assert_eq!(code, 0, "{taken}: {result} {err}");
+        let answers = answers(&log);
+        assert!(answers[1].starts_with("sandbox_unavailable: the sandbox cannot serve"), "{taken}: {answers:?}");
+        assert_eq!(answers[3], "     1\tback", "{taken}");
+        assert_eq!(log["samples"][0]["scores"]["includes"]["value"], "I", "{taken}: counted");
+    }
+}
+
 /// H0 is served by the same guest, under a root on this machine.
 #[test]
 fn a_local_process_is_confined_to_its_root_too() {

@@ -125,6 +125,17 @@ fn mounts_that_give_keys_away_need_the_operators_dangerous_word() {
         let (code, out, err) = run(&allowed, "");
         assert!(code == 0 && out.contains(path.split('/').next().unwrap()), "{path}: {code} {err}");
     }
+    // An image's directory is no other way in; what packages bring along below usr is not searched.
+    let image = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(image.path().join("usr/lib/python3/test")).unwrap();
+    std::fs::write(image.path().join("usr/lib/python3/test/key.pem"), pem).unwrap();
+    let named = format!("dir:{}", image.path().display());
+    assert_eq!(run(&["--image", &named, "--", "/bin/true"], "").0, 127, "only the program is missing");
+    std::fs::create_dir_all(image.path().join("root/.aws")).unwrap();
+    let (code, _, err) = run(&["--image", &named, "--", "/bin/true"], "");
+    assert!(code == 3 && err.contains("root/.aws holds credentials"), "{code} {err}");
+    assert!(err.contains("--dangerously-mount-secrets"), "{err}");
+    assert_eq!(run(&["--dangerously-mount-secrets", "--image", &named, "--", "/bin/true"], "").0, 127);
     // A document cannot say it.
     let directory = tempfile::tempdir().unwrap();
     let document = directory.path().join("p.yaml");

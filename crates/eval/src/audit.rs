@@ -65,6 +65,11 @@ impl Audit {
         Self { sample: Some((sample.id.to_json(), epoch)), ..self.clone() }
     }
 
+    /// The same for a sample of an earlier log.
+    pub(crate) fn of_name(&self, id: &log::SampleName, epoch: u32) -> Self {
+        Self { sample: Some((json!(id), epoch)), ..self.clone() }
+    }
+
     pub(crate) fn record(&self, kind: &str, data: Value) -> Result<(), AuditError> {
         let data = match &self.sample {
             Some((id, epoch)) => json!({"sample": id, "epoch": epoch, "data": data}),

@@ -3,7 +3,7 @@
 //! The log may come from anyone. Nothing of it is used before its audit chain was found whole and its own. Where a checkpoint
 //! vouches for a killed run, a sample is kept only if its digest is in the signed part of the chain.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -103,11 +103,39 @@ struct Recorded {
     sha256: String,
     /// Whether no key ever vouched for it.
     unsigned: bool,
+    /// Whether it is in the signed part of the chain, where a checkpoint vouches for it.
+    covered: bool,
 }
 
-/// Binds a log's header to its chain: the digest of how the evaluation was asked for, as the header has it.
-pub(crate) fn invocation_digest(spec: &Value) -> String {
-    crate::task::sha256(log::canonical(&spec["metadata"]["ringfence"]["invocation"]).as_bytes())
+/// What a chain says of samples.
+#[derive(Default)]
+struct Records {
+    finished: HashMap<(SampleName, u32), Recorded>,
+    /// Results that the log before that one had, and that one did not keep.
+    dropped: BTreeSet<(SampleName, u32, String, String)>,
+}
+
+/// Parts of a log's header that are decided on when an evaluation goes on from it, by the name that an error has for them. The last
+/// one is all of it.
+const BOUND: [(&str, &str); 8] = [
+    ("model", "/model"),
+    ("invocation", "/metadata/ringfence/invocation"),
+    ("approval policy", "/metadata/ringfence/approval"),
+    ("evaluation set", "/eval_set_id"),
+    ("part of the set", "/metadata/ringfence/set_key"),
+    ("task id", "/task_id"),
+    ("scorers", "/scorers"),
+    ("header", ""),
+];
+
+/// Binds a log's header to its chain: the digests of its parts, and of the whole. A killed run's header is not signed, but its
+/// chain is.
+pub(crate) fn header_digests(spec: &Value) -> Value {
+    let digest = |pointer| {
+        let part = spec.pointer(pointer).unwrap_or(&Value::Null);
+        json!(crate::task::sha256(log::canonical(part).as_bytes()))
+    };
+    Value::Object(BOUND.iter().map(|(what, pointer)| ((*what).to_owned(), digest(pointer))).collect())
 }
 
 fn usage(value: &Value) -> Option<BTreeMap<String, Usage>> {
@@ -123,6 +151,47 @@ pub(crate) struct Kept {
     pub(crate) spent: Spent,
     /// Whether no key ever vouched for it.
     pub(crate) unsigned: bool,
+}
+
+/// Why a finished sample is not kept.
+mod why {
+    /// It is not in the log, or what is there cannot be read.
+    pub(super) const MISSING: &str = "missing";
+    /// No checkpoint covers it.
+    pub(super) const UNSIGNED: &str = "unsigned";
+    /// The log has it, and the chain has no record of it: one of the two was changed, or the run was killed in between.
+    pub(super) const UNRECORDED: &str = "unrecorded";
+}
+
+/// A sample that was finished before, and whose result is not kept: it runs again, or did so in the earlier log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    /// Its id.
+    pub id: SampleName,
+    /// Its epoch.
+    pub epoch: u32,
+    /// SHA-256 of the sample, as the chain has it, or else the log.
+    pub(crate) sha256: String,
+    /// `missing`, `unsigned` or `unrecorded`.
+    pub why: String,
+}
+
+/// What is finished of a task.
+pub(crate) struct Found {
+    pub(crate) kept: Vec<Kept>,
+    /// Those of the earlier log, and before them those that it has from the one before.
+    pub(crate) dropped: Vec<Dropped>,
+}
+
+/// How much of a task is finished.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Samples that are kept.
+    pub kept: usize,
+    /// All samples, with epochs.
+    pub total: usize,
+    /// Results that are not kept.
+    pub dropped: Vec<Dropped>,
 }
 
 impl Earlier {
@@ -166,18 +235,19 @@ impl Earlier {
     /// The same, vouched for. A checkpoint must be of this log's chain and header.
     pub fn vouched_by(self, vouched: Vouched) -> Result<Self, EarlierError> {
         if let Vouched::Checkpoint { .. } = vouched {
-            let own = || self.reader.path().to_path_buf();
             let start = audit::first(&Audit::beside(self.reader.path()))?.map(|(_, data)| data).unwrap_or_default();
-            let spec = self.spec();
-            let pairs = [
-                (start["model"] == spec["model"], "model"),
-                (start["invocation"] == invocation_digest(spec), "invocation"),
-            ];
-            if let Some((_, what)) = pairs.into_iter().find(|(same, _)| !same) {
-                return Err(EarlierError::OtherHeader { path: own(), what });
+            let is_said = header_digests(self.spec());
+            // A chain without them is of an earlier version: nothing vouches for its header.
+            if let Some((what, _)) = BOUND.into_iter().find(|(what, _)| start["header"][what] != is_said[what]) {
+                return Err(EarlierError::OtherHeader { path: self.reader.path().to_path_buf(), what });
             }
         }
         Ok(Self { vouched, ..self })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.reader.path()
     }
 
     /// SHA-256 of the file that was opened, in hexadecimal.
@@ -234,33 +304,42 @@ impl Earlier {
         (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
     }
 
-    /// How many samples of this task are finished, and how many there are.
-    pub fn finished_of(&self, task: &Task) -> Result<(usize, usize), EarlierError> {
-        Ok((self.kept(task)?.len(), task.dataset.samples.len() * task.epochs.count as usize))
+    /// How many samples of this task are finished, how many there are, and which results are not kept.
+    pub fn finished_of(&self, task: &Task) -> Result<Finished, EarlierError> {
+        let Found { kept, dropped } = self.kept(task)?;
+        let total = task.dataset.samples.len() * task.epochs.count as usize;
+        Ok(Finished { kept: kept.len(), total, dropped })
     }
 
-    /// The digests that the chain has of these samples; those in its signed part only, where a checkpoint vouches for it.
-    fn recorded(&self, wanted: &[(SampleName, u32)]) -> Result<HashMap<(SampleName, u32), Recorded>, EarlierError> {
+    /// What the chain says of these samples.
+    fn recorded(&self, wanted: &[(SampleName, u32)]) -> Result<Records, EarlierError> {
         // Only of samples that are asked for: a chain may name any number of others.
         let wanted: HashSet<&(SampleName, u32)> = wanted.iter().collect();
         let signed = match &self.vouched {
             Vouched::Checkpoint { head, .. } => head,
             _ => &self.head,
         };
-        let (mut found, mut reached) = (HashMap::new(), self.head.count == 0);
+        let (mut found, mut reached) = (Records::default(), self.head.count == 0);
         audit::walk_killed(&Audit::beside(self.reader.path()), &mut |head, kind, data| {
-            if head.count > signed.count {
-                return;
-            }
+            let covered = head.count <= signed.count;
             reached |= head == signed;
             let name = SampleName::deserialize(&data["sample"]);
             let epoch = data["epoch"].as_u64().and_then(|epoch| u32::try_from(epoch).ok());
-            if let ("sample", Ok(name), Some(epoch)) = (kind, name, epoch) {
-                let key = (name, epoch);
-                let sha256 = data["data"]["sha256"].as_str().unwrap_or_default().to_owned();
-                if wanted.contains(&key) {
-                    found.insert(key, Recorded { sha256, unsigned: data["data"]["unsigned"] == true });
+            let (Ok(name), Some(epoch)) = (name, epoch) else { return };
+            let key = (name, epoch);
+            let text = |key: &str| data["data"][key].as_str().unwrap_or_default().chars().take(64).collect::<String>();
+            match kind {
+                "sample" if wanted.contains(&key) => {
+                    let unsigned = data["data"]["unsigned"] == true;
+                    // What is not covered takes no place of what is.
+                    if covered || !found.finished.get(&key).is_some_and(|known| known.covered) {
+                        found.finished.insert(key, Recorded { sha256: text("sha256"), unsigned, covered });
+                    }
                 }
+                "dropped" if wanted.contains(&key) => {
+                    found.dropped.insert((key.0, key.1, text("sha256"), text("why")));
+                }
+                _ => {}
             }
         })?;
         // The file has changed since it was checked.
@@ -268,16 +347,37 @@ impl Earlier {
     }
 
     /// What is finished of a task: complete, its own, and without an error. What cannot be read runs again, and so does what
-    /// the checkpoint of a killed run does not cover.
-    pub(crate) fn kept(&self, task: &Task) -> Result<Vec<Kept>, EarlierError> {
+    /// the checkpoint of a killed run does not cover. What of that was finished is named.
+    pub(crate) fn kept(&self, task: &Task) -> Result<Found, EarlierError> {
         let samples = &task.dataset.samples;
         let every = (1..=task.epochs.count).flat_map(|epoch| (0..samples.len()).map(move |index| (index, epoch)));
         let (places, wanted): (Vec<usize>, Vec<(SampleName, u32)>) = every
             .filter_map(|(index, epoch)| Some((index, (SampleName::from(&samples.get(index)?.id), epoch))))
             .unzip();
         let found = self.reader.glances(&wanted)?;
-        let mut recorded = self.recorded(&wanted)?;
-        let recorded: Vec<Option<Recorded>> = wanted.iter().map(|name| recorded.remove(name)).collect();
+        let Records { mut finished, dropped } = self.recorded(&wanted)?;
+        let mut dropped: Vec<Dropped> =
+            dropped.into_iter().map(|(id, epoch, sha256, why)| Dropped { id, epoch, sha256, why }).collect();
+        // Without a checkpoint such samples are kept: chains of earlier versions have no records of them.
+        let by_checkpoint = matches!(self.vouched, Vouched::Checkpoint { .. });
+        let mut recorded: Vec<Option<Recorded>> = Vec::with_capacity(wanted.len());
+        for (name, glance) in std::iter::zip(&wanted, &found) {
+            let one = finished.remove(name);
+            let why = match (glance, &one) {
+                (None, Some(one)) => Some((why::MISSING, &one.sha256)),
+                // One that failed in the log and not in the chain was exchanged: failed ones have records too.
+                (Some(glance), Some(one)) if !one.covered && (!glance.failed || glance.sha256 != one.sha256) => {
+                    Some((why::UNSIGNED, &one.sha256))
+                }
+                (Some(glance), None) if by_checkpoint && !glance.failed => Some((why::UNRECORDED, &glance.sha256)),
+                _ => None,
+            };
+            if let Some((why, sha256)) = why {
+                let (id, epoch) = name.clone();
+                dropped.push(Dropped { id, epoch, sha256: sha256.clone(), why: why.to_owned() });
+            }
+            recorded.push(one.filter(|one| one.covered));
+        }
         for (glance, recorded) in std::iter::zip(&found, &recorded) {
             if let (Some(glance), Some(recorded)) = (glance, recorded)
                 && glance.sha256 != recorded.sha256
@@ -305,7 +405,7 @@ impl Earlier {
             let judged = Judged::new(sample.id.clone(), glance.epoch, &scores, &sample.metadata, &task.metrics);
             Some(Kept { index, glance, judged, spent, unsigned })
         });
-        Ok(kept.collect())
+        Ok(Found { kept: kept.collect(), dropped })
     }
 
     pub(crate) fn reader(&self) -> &Reader {
@@ -313,7 +413,7 @@ impl Earlier {
     }
 
     /// What the new log and its chain say about it.
-    pub(crate) fn told(&self, kept: &[Kept]) -> Value {
+    pub(crate) fn told(&self, Found { kept, dropped }: &Found) -> Value {
         let name = self.reader.path().file_name().unwrap_or_default().to_string_lossy();
         let mut told = Map::new();
         told.insert("log".into(), json!(name));
@@ -323,6 +423,9 @@ impl Earlier {
         told.insert("samples".into(), json!(kept.len()));
         let inherited = self.vouched != Vouched::Operator && kept.iter().any(|one| one.unsigned);
         told.insert("vouched".into(), self.vouched.to_json(inherited));
+        if !dropped.is_empty() {
+            told.insert("dropped".into(), json!(dropped.len()));
+        }
         Value::Object(told)
     }
 }

@@ -32,7 +32,7 @@ pub use approval::{About, Choice, Heard, Mark, Named, Person, Policy, PolicyErro
 pub use audit::Checkpoint;
 pub use check::check;
 pub use display::{Display, Progress};
-pub use earlier::{Earlier, EarlierError};
+pub use earlier::{Dropped, Earlier, EarlierError, Finished};
 pub use fail_on::{FailOn, ParseFailOnError};
 pub use invocation::Invocation;
 pub use model::{Chosen, DEFAULT_MODEL, ModelError, Models};

@@ -9,7 +9,7 @@ use sandbox::{Exec, Outcome, Overflow, Sandbox, Snapshot, System, User};
 use serde_json::json;
 
 use crate::journal::{Journal, now};
-use crate::place::{Place, Places, Watched};
+use crate::place::{Place, PlaceError, Places, Watched, chain};
 use crate::sample::Shared;
 use crate::score::{self, Panel, SHELL, Shell};
 use crate::solve::{State, Stop};
@@ -28,9 +28,9 @@ pub(crate) async fn set_up(
     sample: &Sample,
     name: &str,
     journal: &Journal,
-) -> Result<(Place, Option<Snapshot>), String> {
+) -> Result<(Place, Option<Snapshot>), Stop> {
     let _span = journal.span("setup", "setup");
-    let text = |error: crate::place::PlaceError| chain(&error);
+    let text = |error: PlaceError| places.stop(&error);
     let mut place = places.enter(Phase::Setup, name, None, System::AsLeft, journal).await.map_err(text)?;
     for (path, content) in &sample.files {
         let bytes = match content {
@@ -40,7 +40,7 @@ pub(crate) async fn set_up(
         let (service, inside) = of_service(path);
         let Some(sandbox) = place.sandbox_of(service) else {
             let _ = places.leave(place, journal).await;
-            return Err(format!("{path}: there is no such service"));
+            return Err(format!("{path}: there is no such service").into());
         };
         sandbox.write_file(inside, &bytes, 0o644).await.map_err(|error| format!("{path}: {error}"))?;
         journal.event(What::Sandbox {
@@ -58,12 +58,12 @@ pub(crate) async fn set_up(
         let (sandbox, networks) = place.parts();
         if let Err(why) = watched(networks, run_setup(sandbox, script, journal)).await {
             let _ = places.leave(place, journal).await;
-            return Err(why);
+            return Err(why.into());
         }
     }
-    // The scorer has programs and settings from before the agent, with what the task itself puts there.
-    let has_system_files = sample.files.keys().any(|path| sandbox::is_system(of_service(path).1));
-    if places.has_snapshots() && (sample.setup.is_some() || has_system_files) {
+    // The scorer has programs, settings and files in `/` from before the agent, with what the task itself puts there.
+    let is_kept = |path: &String| sandbox::is_kept_from_before(of_service(path).1);
+    if places.has_snapshots() && (sample.setup.is_some() || sample.files.keys().any(is_kept)) {
         let prepared = places.freeze(place, journal).await.map_err(text)?;
         let place = places.enter(Phase::Agent, name, Some(&prepared), System::AsLeft, journal).await.map_err(text)?;
         return Ok((place, Some(prepared)));
@@ -154,16 +154,24 @@ pub(crate) async fn score_all(
     (place, system): (Option<Place>, System),
     failed: bool,
 ) -> Result<BTreeMap<String, Score>, Stop> {
-    let text = |error: crate::place::PlaceError| chain(&error);
+    let text = |error: PlaceError| chain(&error);
     let scripted = shared.task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }));
     let mut scene: Option<Snapshot> = None;
     let mut kept: Option<Place> = None;
+    // Why there is nothing left to judge in, where one sandbox serves all phases and the agent made it useless.
+    let mut lost: Option<String> = None;
     if let (Some(places), Some(mut place)) = (&shared.places, place) {
         if scripted && !failed && places.has_snapshots() {
             scene = Some(places.freeze(place, journal).await.map_err(text)?);
         } else if scripted && !failed && places.clears_up() {
-            places.clear(&mut place, Phase::Score, journal).await.map_err(text)?;
-            kept = Some(place);
+            match places.clear(&mut place, Phase::Score, journal).await {
+                Ok(()) => kept = Some(place),
+                Err(error) if error.is_unresponsive() => {
+                    lost = Some(chain(&error));
+                    places.leave(place, journal).await.map_err(text)?;
+                }
+                Err(error) => return Err(text(error).into()),
+            }
         } else {
             places.leave(place, journal).await.map_err(text)?;
         }
@@ -185,25 +193,41 @@ pub(crate) async fn score_all(
     };
     for (scorer, scorer_name) in shared.task.scorers.iter().zip(&shared.scorers) {
         let _span = journal.span("scorer", scorer_name);
-        let score = match (scorer, score::by_words(scorer, sample, state), &shared.places) {
+        let unjudged = lost.as_deref().filter(|_| matches!(scorer, Scorer::Script { .. }));
+        let known = score::by_words(scorer, sample, state).or_else(|| unjudged.map(|why| score::lost(state, why)));
+        let score = match (scorer, known, &shared.places) {
             (_, Some(score), _) => score,
             (Scorer::Script { script, timeout }, None, Some(places)) => {
                 let system = system.clone();
-                let mut place = match kept.take() {
-                    Some(place) => place,
-                    None => places.enter(Phase::Score, name, scene.as_ref(), system, journal).await.map_err(text)?,
+                let entered = match kept.take() {
+                    Some(place) => Ok(place),
+                    None => places.enter(Phase::Score, name, scene.as_ref(), system, journal).await,
                 };
-                let (timeout, script) = (script_time(shared, *timeout), (script.as_str(), place.shell));
-                let (sandbox, networks) = place.parts();
-                let judged = watched(networks, score::by_script(sandbox, script, timeout, sample, state)).await;
-                if places.clears_up() && judged.is_ok() {
-                    // For the next scorer: it sees the same files, and nothing that this one left running.
-                    places.clear(&mut place, Phase::Score, journal).await.map_err(text)?;
-                    kept = Some(place);
-                } else {
-                    places.leave(place, journal).await.map_err(text)?;
+                match entered.map_err(|error| places.stop(&error)) {
+                    Ok(mut place) => {
+                        let (timeout, script) = (script_time(shared, *timeout), (script.as_str(), place.shell));
+                        let (sandbox, networks) = place.parts();
+                        let judged = watched(networks, score::by_script(sandbox, script, timeout, sample, state)).await;
+                        let cleared = match &judged {
+                            // For the next scorer: it sees the same files, and nothing that this one left running.
+                            Ok(_) if places.clears_up() => {
+                                places.clear(&mut place, Phase::Score, journal).await.map(|()| true)
+                            }
+                            _ => Ok(false),
+                        };
+                        match cleared {
+                            Ok(true) => kept = Some(place),
+                            Err(error) if !error.is_unresponsive() => return Err(text(error).into()),
+                            left => {
+                                lost = left.err().map(|error| chain(&error));
+                                places.leave(place, journal).await.map_err(text)?;
+                            }
+                        }
+                        judged?
+                    }
+                    Err(Stop::Blocked(why)) => score::blocked(state, &why),
+                    Err(stop) => return Err(stop),
                 }
-                judged?
             }
             (Scorer::Graded(graded), None, _) => {
                 let mut spent = std::mem::take(&mut state.spent);
@@ -222,13 +246,19 @@ pub(crate) async fn score_all(
     Ok(scores)
 }
 
-/// An error with everything behind it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
+/// The scores of a sample that had no place to be solved in, for what an agent may have left: wrong, by every scorer.
+pub(crate) fn blocked(
+    shared: &Shared,
+    sample: &Sample,
+    state: &State,
+    journal: &Journal,
+    why: &str,
+) -> BTreeMap<String, Score> {
+    let _span = journal.span("scorers", "scorers");
+    let all = shared.scorers.iter().map(|name| {
+        let score = score::blocked(state, why);
+        journal.event(What::Score { score: score.clone(), target: Some(sample.target.clone()), intermediate: false });
+        (name.clone(), score)
+    });
+    all.collect()
 }

@@ -23,6 +23,7 @@ use crate::approval::Gate;
 use crate::journal::Journal;
 use crate::network::{Network, Served, Services, totals};
 use crate::score::Shell;
+use crate::solve::Stop;
 
 /// Why there is no place to work in.
 #[derive(Debug, Error)]
@@ -94,6 +95,19 @@ pub(crate) struct Place {
     _slot: Option<OwnedSemaphorePermit>,
 }
 
+impl PlaceError {
+    /// Whether the guest is there and does not answer, which an agent can cause.
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        matches!(self, Self::Session(sandbox::SessionError::Unresponsive(_)))
+    }
+
+    /// Whether what lies in a mount keeps a sandbox from being made.
+    fn is_of_mount_contents(&self) -> bool {
+        let (Self::Start(start) | Self::Stack(StackError::Make { source: start, .. })) = self else { return false };
+        matches!(start, StartError::MountContents { .. })
+    }
+}
+
 impl Places {
     /// `making` is of sandboxes that an engine makes; samples have at most `most` at the same time, and `warm` more wait.
     pub(crate) async fn open(
@@ -114,12 +128,25 @@ impl Places {
             (_, Some(Making::One(kind))) => {
                 let maker = kind.start(run).await?;
                 let network = if kind.is_captured() { Some(Network::start(settings, asking).await?) } else { None };
-                let pool = Pool::expecting(Arc::clone(&maker), warm.min(most), expected);
+                // What lies in a writable mount is looked at when a sandbox is made: none is made before its sample's turn.
+                let warm = if has_writable_mounts(&plan) { 0 } else { warm.min(most) };
+                let pool = Pool::expecting(Arc::clone(&maker), warm, expected);
                 Kind::Made(Box::new(Engine { maker, pool, network }))
             }
             (provider, None) => return Err(PlaceError::NotBuilt(provider)),
         };
         Ok(Self { kind, plan, run: run.to_owned(), slots: Arc::new(Semaphore::new(most)) })
+    }
+
+    /// Why a sample ends that has no place. What an agent may have left in a writable mount is no error, which would leave the
+    /// denominator: the sample is wrong.
+    pub(crate) fn stop(&self, error: &PlaceError) -> Stop {
+        let why = chain(error);
+        if error.is_of_mount_contents() && has_writable_mounts(&self.plan) {
+            Stop::Blocked(why)
+        } else {
+            Stop::Failed(why)
+        }
     }
 
     pub(crate) fn refused_connections(&self) -> u64 {
@@ -308,6 +335,29 @@ impl Places {
             Kind::Stacked(stacked) => Ok(stacked.stack.close().await?),
         }
     }
+}
+
+/// Whether an agent can change what lies in a mount, in any of a sample's sandboxes.
+fn has_writable_mounts(plan: &Plan) -> bool {
+    let is_writable = |one: &profile::Affordance| {
+        one.kind == profile::Kind::Mount && one.sensitivity == profile::Sensitivity::Sensitive
+    };
+    // One that cannot be read again is taken for writable.
+    let is_written = |mount: &String| {
+        mount.parse::<profile::Mount>().ok().is_none_or(|mount| mount.mode == profile::MountMode::ReadWrite)
+    };
+    plan.affordances.iter().any(is_writable) || plan.services.values().flat_map(|one| &one.mounts).any(is_written)
+}
+
+/// An error with everything behind it.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 /// What happened with a service, for the log.

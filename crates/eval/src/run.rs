@@ -18,7 +18,7 @@ use crate::approval::{Context, Key, Person, Policy};
 use crate::audit::{Audit, Checkpoint};
 use crate::budget::Budget;
 use crate::display::{Counters, Display, Progress};
-use crate::earlier::{Earlier, EarlierError, Kept};
+use crate::earlier::{Earlier, EarlierError, Found, Kept};
 use crate::fail_on::FailOn;
 use crate::invocation::Invocation;
 use crate::journal::{now, unique};
@@ -172,8 +172,9 @@ pub async fn evaluate(
         job.redactor.value(&mut value);
         value
     };
-    let kept = job.earlier.as_ref().map_or(Ok(Vec::new()), |earlier| earlier.kept(&job.task))?;
-    let told = job.earlier.as_ref().map(|earlier| earlier.told(&kept));
+    let none = Found { kept: Vec::new(), dropped: Vec::new() };
+    let found = job.earlier.as_ref().map_or(Ok(none), |earlier| earlier.kept(&job.task))?;
+    let told = job.earlier.as_ref().map(|earlier| earlier.told(&found));
     let start = Start {
         spec: without_secrets(header::spec(&job, &created, &eval_id, told.as_ref())),
         plan: without_secrets(header::plan(&job)),
@@ -191,14 +192,13 @@ pub async fn evaluate(
         json!({
             "eval_id": eval_id, "plan": job.plan.hash(), "profile": job.plan.profile.to_string(),
             "approval": job.policy.to_json(), "key": if job.audit_key.is_some() { "given" } else { "random" },
-            // A killed run's header is not signed, but its chain is: these bind one to the other.
-            "model": start.spec["model"], "invocation": crate::earlier::invocation_digest(&start.spec),
+            "header": crate::earlier::header_digests(&start.spec),
         }),
     )?;
     if let Some(told) = told {
-        audit.record("kept", told)?;
-        record_kept(&audit, &job.task, &kept)?;
+        record_found(&audit, &job.task, told, &found)?;
     }
+    let kept = found.kept;
     for affordance in &job.plan.affordances {
         audit.record("affordance", json!(affordance))?;
     }
@@ -266,6 +266,16 @@ pub async fn evaluate(
         let _ = places.close().await;
     }
     Ok(evaluation)
+}
+
+/// Puts into the chain what was found in an earlier log: how it was vouched for, which samples are kept, and which are not.
+fn record_found(audit: &Audit, task: &Task, told: Value, found: &Found) -> Result<(), log::audit::AuditError> {
+    audit.record("kept", told)?;
+    record_kept(audit, task, &found.kept)?;
+    for one in &found.dropped {
+        audit.of_name(&one.id, one.epoch).record("dropped", json!({"sha256": one.sha256, "why": one.why}))?;
+    }
+    Ok(())
 }
 
 /// Puts the digests of kept samples into the new chain, as those of samples that run here.

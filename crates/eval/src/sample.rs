@@ -16,13 +16,13 @@ use crate::budget::Budget;
 use crate::display::Counters;
 use crate::journal::{Journal, now, profile_data, unique};
 use crate::model::Models;
-use crate::phases::{judging_time, score_all, set_up};
+use crate::phases::{blocked, judging_time, score_all, set_up};
 use crate::place::{Place, Places, Watched};
 use crate::provider_tools;
 use crate::run::{EvalFailure, Surroundings};
 use crate::score::Judged;
 use crate::solve::{self, Speaker, Spent, State, Stop, Work};
-use crate::task::{Input, Limits, Sample, SampleId, Scorer, Task};
+use crate::task::{Input, Limits, Sample, SampleId, Scorer, Task, of_service};
 use crate::tools::{Files, Kit, Looks, Search, Tool};
 
 /// What all samples of an evaluation share.
@@ -162,7 +162,7 @@ async fn attempt(shared: &Shared, sample: &Sample, epoch: u32, before: &Before) 
             fields.insert("error".into(), json!(solve::error(&why)));
             error = Some(why);
         }
-        None => {}
+        Some(Stop::Blocked(_)) | None => {}
     }
     state.report(&journal, &shared.budget);
     fields.insert("uuid".into(), Value::from(unique()));
@@ -299,9 +299,9 @@ async fn live(
     }
     // Whatever the agent left running ends here; the scorer finds its files only.
     let mut scores = BTreeMap::new();
-    let failed = matches!(stop, Some(Stop::Failed(_) | Stop::Run(_)));
-    // Programs and settings are those from before the agent: it cannot judge itself.
-    let system = prepared.map_or(System::OfImage, System::Of);
+    let failed = matches!(stop, Some(Stop::Failed(_) | Stop::Run(_) | Stop::Blocked(_)));
+    // Programs, settings and the root directory are those from before the agent: it cannot judge itself.
+    let system = System::Before { snapshot: prepared, declared: declared(shared, sample) };
     let judging = score_all(shared, (sample, epoch), &name, state, journal, (place, system), failed);
     // What has failed is only tidied up.
     let time = judging_time(shared);
@@ -319,7 +319,20 @@ async fn live(
             stop = Some(why);
         }
     }
+    if let Some(Stop::Blocked(why)) = &stop {
+        scores = blocked(shared, sample, state, journal, why);
+    }
     (stop, scores)
+}
+
+/// Directories in `/` that the task itself names: those of the sample's files, of the file tools, and where the agent works. The
+/// scorer sees them as the agent left them, whether or not they were there before.
+fn declared(shared: &Shared, sample: &Sample) -> Vec<String> {
+    let files = sample.files.keys().map(|path| of_service(path).1).filter(|path| !sandbox::is_kept_from_before(path));
+    let directories =
+        std::iter::once(shared.plan.file_tools.root.as_str()).chain(shared.surroundings.directory.as_deref());
+    let first = |path: &str| path.split('/').find(|part| !part.is_empty()).map(str::to_owned);
+    files.chain(directories).filter_map(first).collect()
 }
 
 /// The setup phase, within the sample's time and the run's limits.
@@ -333,7 +346,7 @@ async fn prepare(
 ) -> Result<(Place, Option<Snapshot>), Stop> {
     tokio::select! {
         biased;
-        ready = set_up(places, sample, name, journal) => ready.map_err(Stop::Failed),
+        ready = set_up(places, sample, name, journal) => ready,
         over = shared.budget.ended() => Err(Stop::Run(over)),
         () = tokio::time::sleep_until(deadline.into()) => {
             Err(Stop::Failed("the sample's time was up before it was set up".into()))
@@ -349,6 +362,9 @@ fn tell(journal: &Journal, stop: &Stop) {
         }
         Stop::Run(over) => {
             What::SampleLimit { kind: over.kind.into(), message: over.message.clone(), limit: Some(over.limit) }
+        }
+        Stop::Blocked(why) => {
+            return journal.info(json!({"kind": "sandbox", "action": "blocked", "reason": why}));
         }
         Stop::Failed(why) => What::Error { error: solve::error(why) },
     });
@@ -372,7 +388,11 @@ async fn solve_in(
         }
         None => (None, Watched::nothing()),
     };
-    let kit = Kit { files: Files::sharing(&shared.looks), search: shared.search.clone(), ..Kit::default() };
+    let mut kit = Kit { files: Files::sharing(&shared.looks), search: shared.search.clone(), ..Kit::default() };
+    if let (Some(sandbox), true) = (sandbox, shared.granted.iter().any(|tool| tool.is_of_files())) {
+        let timeout = Duration::from_millis(shared.plan.limits.tool_timeout.amount.0);
+        kit.files.look(&shared.plan.file_tools, sandbox, shared.surroundings.user.as_deref(), timeout).await;
+    }
     let (chosen, mut config) = shared.models.agent_of(sample);
     if !shared.plan.parallel_calls {
         config.parallel_tool_calls = Some(false);

@@ -134,7 +134,7 @@ async fn once(seen: &Seen, sandbox: &Sandbox, process: &Process) -> End {
 fn failed(error: SessionError) -> End {
     match error {
         SessionError::Failed { message, .. } => End::NotStarted(message),
-        SessionError::Died(why) => End::Died(why),
+        SessionError::Died(why) | SessionError::Unresponsive(why) => End::Died(why),
     }
 }
 

@@ -6,7 +6,7 @@ use ::docker::Pull;
 use image::{Config, ImageError, Opened};
 use profile::{Bytes, Document, MountMode, Plan, Provider, Request};
 use sandbox::Network::{Captured, Loopback, Relayed};
-use sandbox::{Image, Limits, Mount, MountSource, SecretMounts, StartError, check_mounts};
+use sandbox::{Image, Limits, Mount, MountSource, SecretMounts, StartError, check_directory_image, check_mounts};
 
 use super::{docker, images, network};
 use crate::args::CaptureBy;
@@ -115,11 +115,11 @@ pub(super) fn request(request: &Request, plan: &Plan, image: Option<&Opened>) ->
             let layers = opened.layers.iter().map(|path| absolute(&path.to_string_lossy()));
             let layers = layers.collect::<Result<Vec<_>, _>>()?;
             match opened.image.base.as_deref() {
-                Some(base) => Image::Over(Box::new(host_files(base)?), layers),
+                Some(base) => Image::Over(Box::new(host_files(base, request)?), layers),
                 None => Image::Layers(layers),
             }
         }
-        None => host_files(reference)?,
+        None => host_files(reference, request)?,
     };
     let Bytes(disk) = plan.limits.disk.amount;
     Ok(sandbox::Request {
@@ -152,9 +152,9 @@ pub(super) fn secret_mounts(request: &Request) -> SecretMounts {
 }
 
 /// The host's programs, or a directory of the host.
-fn host_files(reference: &str) -> Result<Image, StartError> {
+fn host_files(reference: &str, request: &Request) -> Result<Image, StartError> {
     let Some(path) = reference.strip_prefix("dir:") else { return Ok(Image::Host) };
-    Ok(Image::Directory(MountSource::open(path)?.path().to_owned()))
+    Ok(Image::Directory(check_directory_image(path, secret_mounts(request))?))
 }
 
 /// The path of a layer of the store, which is the operator's own.

@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &RunArguments, printer: &mut Printer) -> Exit {
 /// The exit code of a command that could not be run to its end.
 pub(super) fn exit_of(error: &SessionError) -> Exit {
     match error {
-        SessionError::Died(_) => Exit::Provider,
+        SessionError::Died(_) | SessionError::Unresponsive(_) => Exit::Provider,
         // What a shell says of a program that is not there, or may not be run.
         SessionError::Failed { kind: sandbox::FailureKind::NotFound, .. } => Exit::Command(127),
         SessionError::Failed { .. } => Exit::Command(126),
@@ -78,7 +78,8 @@ pub(super) fn exit_of(error: &SessionError) -> Exit {
 
 /// Says why a sandbox could not be started. A mount that is refused is refused by policy; all else is the provider's fault.
 pub(super) fn not_started(error: &StartError, printer: &mut Printer) -> Exit {
-    let exit = if matches!(error, StartError::Mount { .. }) { Exit::Refused } else { Exit::Provider };
+    let is_refused = matches!(error, StartError::Mount { .. } | StartError::MountContents { .. });
+    let exit = if is_refused { Exit::Refused } else { Exit::Provider };
     failed(error, exit, printer)
 }
 

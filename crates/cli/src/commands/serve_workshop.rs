@@ -53,7 +53,7 @@ pub(super) fn problem(origin: &str, problem: Problem) -> Obstacle {
 
 pub(super) fn started(error: &StartError) -> Obstacle {
     match error {
-        StartError::Mount { hint, .. } => {
+        StartError::Mount { hint, .. } | StartError::MountContents { hint, .. } => {
             let said = Problem::new(chain(error));
             problem("mounts", hint.map_or(said.clone(), |hint| said.hint(hint)))
         }

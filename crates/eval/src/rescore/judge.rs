@@ -81,7 +81,7 @@ pub(super) async fn one(shared: &Shared, bytes: &[u8]) -> Result<One, RescoreFai
             Err(stop) => {
                 failed = true;
                 let why = match stop {
-                    Stop::Failed(why) | Stop::Limit { message: why, .. } => why,
+                    Stop::Failed(why) | Stop::Blocked(why) | Stop::Limit { message: why, .. } => why,
                     Stop::Run(over) => over.message,
                 };
                 journal.event(What::Error { error: solve::error(&why) });

@@ -1,10 +1,10 @@
 //! The directory of a score script: its home, its working directory, its temporary files, the answer and the target.
 //!
 //! It is made after the agent's end, under a name that no agent can know, so nothing in it is the agent's. Programs look for
-//! code and settings in their home and in every directory above the one that they work in: above this one is only `/`, where
-//! the embedded engine hides such names (`jail/src/zygote/shield.rs`).
+//! code and settings in their home and in every directory above the one that they work in: above this one is only `/`, which
+//! in the embedded engine has no name that the agent made (`jail/src/zygote/shield.rs`).
 
-use sandbox::{Access, FailureKind, SEARCHED_ABOVE, Sandbox, SessionError, User};
+use sandbox::{Access, FailureKind, Sandbox, SessionError, User};
 
 use crate::journal::unique;
 
@@ -12,6 +12,23 @@ use crate::journal::unique;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The longest value that is handed over in the environment too. The kernel takes 128 KiB with the name (`execve(2)`).
 const MAX_VALUE: usize = 120 << 10;
+/// Settings by which a repository names programs that commands run although they only read, with git's own defaults, or nothing.
+/// These come after the repository's and win (`git-config(1)`, `GIT_CONFIG_COUNT`). Not here: drivers and filters, whose names the repository
+/// chooses, and `diff.external`, for which no value means git's own.
+const GIT_CONFIG: [(&str, &str); 12] = [
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.sshCommand", "ssh"),
+    ("core.askPass", ""),
+    ("core.alternateRefsCommand", "true"),
+    ("credential.helper", ""),
+    ("log.showSignature", "false"),
+    ("gpg.program", "gpg"),
+    ("gpg.openpgp.program", "gpg"),
+    ("gpg.x509.program", "gpgsm"),
+    ("gpg.ssh.program", "ssh-keygen"),
+    ("gpg.ssh.defaultKeyCommand", ""),
+];
 /// Directories to make it in where the root is read-only.
 const ELSEWHERE: [&str; 2] = ["/dev/shm", "/tmp"];
 
@@ -31,6 +48,7 @@ impl From<SessionError> for NoRoom {
             SessionError::Failed { kind: FailureKind::Exhausted | FailureKind::TooLarge, message } => {
                 Self::Agent(message)
             }
+            error @ SessionError::Unresponsive(_) => Self::Agent(error.to_string()),
             other => Self::Failed(other.to_string()),
         }
     }
@@ -96,22 +114,21 @@ async fn directory(sandbox: &Sandbox) -> Result<String, NoRoom> {
     };
     let first = match make(&path).await {
         Ok(()) => return Ok(path),
-        Err(error @ SessionError::Died(_)) => return Err(error.into()),
+        Err(error @ (SessionError::Died(_) | SessionError::Unresponsive(_))) => return Err(error.into()),
         Err(error) => error,
     };
+    let mut first = NoRoom::from(first);
     for base in ELSEWHERE.iter().filter(|_| own.is_none()) {
         let path = format!("{base}/{name}");
         if make(&path).await.is_ok() {
-            // Above this one is a directory that the agent could write to.
-            for searched in SEARCHED_ABOVE {
-                if sandbox.stat(&format!("{base}/{searched}")).await?.is_some() {
-                    return Err(NoRoom::Agent(format!("{base}/{searched} is in the way of the scorer's programs")));
-                }
+            // Above this one is a directory that the agent could write to: by which names programs look there is not known.
+            if sandbox.list(base).await?.iter().all(|entry| entry.name == name.as_bytes()) {
+                return Ok(path);
             }
-            return Ok(path);
+            first = NoRoom::Agent(format!("{base} is not empty: the scorer's programs could read what is there"));
         }
     }
-    Err(first.into())
+    Err(first)
 }
 
 /// What a script finds set, whatever it judges. Nothing that the agent could have written is looked up by it.
@@ -125,14 +142,25 @@ fn environment(path: &str) -> Vec<(String, String)> {
         ("ANSWER_FILE", own("answer")),
         ("TARGET_FILE", own("target")),
         ("PYTHONNOUSERSITE", "1".to_owned()),
-        // A repository in `/` is the agent's; so are the programs that a repository names for being looked at.
+        // A repository in `/` is the agent's.
         ("GIT_CEILING_DIRECTORIES", path.to_owned()),
-        ("GIT_CONFIG_COUNT", "2".to_owned()),
-        ("GIT_CONFIG_KEY_0", "core.fsmonitor".to_owned()),
-        ("GIT_CONFIG_VALUE_0", "false".to_owned()),
-        ("GIT_CONFIG_KEY_1", "core.hooksPath".to_owned()),
-        ("GIT_CONFIG_VALUE_1", "/dev/null".to_owned()),
+        // A missing object is fetched by a program that the repository names (`remote.*.uploadpack`), even for `cat-file`. Newer
+        // versions can be told not to fetch (`git(1)`); an empty list of protocols stops older ones too.
+        ("GIT_NO_LAZY_FETCH", "1".to_owned()),
+        ("GIT_ALLOW_PROTOCOL", String::new()),
+        ("GIT_PAGER", "cat".to_owned()),
+        ("GIT_EDITOR", ":".to_owned()),
+        ("GIT_SEQUENCE_EDITOR", ":".to_owned()),
+        // Commands that only read write no index: no hook is told about it, also none of the configuration's (`hook.*.command`).
+        ("GIT_OPTIONAL_LOCKS", "0".to_owned()),
+        ("GIT_PROXY_COMMAND", String::new()),
+        ("GIT_CONFIG_COUNT", GIT_CONFIG.len().to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
+    .into_iter()
+    .chain(GIT_CONFIG.iter().enumerate().flat_map(|(index, (key, value))| {
+        let named = |what: &str| format!("GIT_CONFIG_{what}_{index}");
+        [(named("KEY"), (*key).to_owned()), (named("VALUE"), (*value).to_owned())]
+    }))
+    .collect()
 }

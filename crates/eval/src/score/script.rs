@@ -28,6 +28,8 @@ mod reason {
     pub(super) const KILLED: &str = "scorer_killed";
     /// The script could not be started on what was left.
     pub(super) const BLOCKED: &str = "scorer_blocked";
+    /// No sandbox could be made, for what lies in a writable mount.
+    pub(super) const MOUNT: &str = "mount_blocked";
 }
 
 /// Whether a shell could be started before the agent worked.
@@ -39,6 +41,26 @@ pub(crate) enum Shell {
     WasThere,
 }
 
+/// The score of a sample whose sandbox cannot be made, for what lies in a writable mount.
+pub(crate) fn blocked(state: &State, why: &str) -> Score {
+    wrong(state.completion(), reason::MOUNT, why)
+}
+
+/// The score of a sample whose sandbox the agent made useless, where there is no other to judge in.
+pub(crate) fn lost(state: &State, why: &str) -> Score {
+    wrong(state.completion(), reason::BLOCKED, why)
+}
+
+fn wrong(answer: &str, reason: &str, said: &str) -> Score {
+    Score {
+        value: Value::from("I"),
+        answer: Some(answer.to_owned()),
+        explanation: Some(said.chars().take(KEPT).collect()),
+        reason: Some(reason.to_owned()),
+        metadata: Some(Map::new()),
+    }
+}
+
 /// Judges by a script, in the sandbox of the score phase.
 pub(crate) async fn by_script(
     sandbox: &Sandbox,
@@ -48,13 +70,7 @@ pub(crate) async fn by_script(
     state: &State,
 ) -> Result<Score, String> {
     let answer = state.completion();
-    let wrong = |reason: &str, said: String| Score {
-        value: Value::from("I"),
-        answer: Some(answer.to_owned()),
-        explanation: Some(said.chars().take(KEPT).collect()),
-        reason: Some(reason.to_owned()),
-        metadata: Some(Map::new()),
-    };
+    let wrong = |reason: &str, said: String| wrong(answer, reason, &said);
     let room = match Room::make(sandbox, answer, &sample.target.join("\n")).await {
         Ok(room) => room,
         Err(NoRoom::Agent(why)) => return Ok(wrong(reason::BLOCKED, why)),
@@ -72,8 +88,11 @@ pub(crate) async fn by_script(
     let began = Instant::now();
     let completed = match sandbox.exec(exec, b"", SAID, Overflow::KeepTail).await {
         Ok(completed) => completed,
-        // A sandbox so busy that its guest cannot end the script in time.
-        Err(SessionError::Died(why)) if began.elapsed() >= timeout => return Ok(wrong(reason::TIMEOUT, why)),
+        // A sandbox so busy that its guest cannot end the script in time, or say anything at all.
+        Err(error @ SessionError::Unresponsive(_)) => {
+            let reason = if began.elapsed() >= timeout { reason::TIMEOUT } else { reason::BLOCKED };
+            return Ok(wrong(reason, error.to_string()));
+        }
         // A script that is too long for any shell is the task's own fault.
         Err(SessionError::Failed { kind, message }) if shell == Shell::WasThere && kind != FailureKind::TooLarge => {
             return Ok(wrong(reason::BLOCKED, format!("the script cannot be started any more: {message}")));

@@ -89,6 +89,8 @@ pub(crate) enum Stop {
     Limit { kind: &'static str, limit: f64, message: String },
     /// A limit of the whole run.
     Run(Over),
+    /// It has no place to work in, for what an agent may have left in a writable mount. Wrong, not failed.
+    Blocked(String),
     /// It failed.
     Failed(String),
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use log::message::{ToolError, ToolErrorKind};
 use profile::{FileMode, Plan};
-use sandbox::Sandbox;
+use sandbox::{Sandbox, SessionError};
 
 use crate::Surroundings;
 use crate::approval::{Key, Permit};
@@ -68,6 +68,11 @@ impl Tool {
         }
     }
 
+    /// Whether it is one of the file tools.
+    pub(crate) fn is_of_files(self) -> bool {
+        self.needs_sandbox(FileMode::Sandbox) && !self.needs_sandbox(FileMode::Store)
+    }
+
     pub(crate) fn info(self) -> ToolInfo {
         let parameters = schema::schema(self.parameters());
         ToolInfo { name: self.name().into(), description: self.description().into(), parameters }
@@ -114,8 +119,8 @@ pub(crate) struct Called {
     pub(crate) error: Option<ToolError>,
     /// The answer, where that was submitted.
     pub(crate) submitted: Option<String>,
-    /// Whether the sandbox died.
-    pub(crate) died: bool,
+    /// Why nothing more can be done in the sandbox.
+    pub(crate) gone: Option<SessionError>,
     /// Why the sample cannot go on.
     pub(crate) ends: Option<String>,
 }
@@ -123,7 +128,7 @@ pub(crate) struct Called {
 impl Called {
     /// What it gave is these words.
     pub(crate) fn said(content: impl Into<String>) -> Self {
-        Self { content: content.into(), truncated: None, error: None, submitted: None, died: false, ends: None }
+        Self { content: content.into(), truncated: None, error: None, submitted: None, gone: None, ends: None }
     }
 
     pub(crate) fn failed(error: ToolError) -> Self {

@@ -70,8 +70,10 @@ async fn run(sandbox: &Sandbox, argv: Vec<String>, input: &str, hands: &Hands<'_
 }
 
 pub(super) fn failed(error: &SessionError) -> Called {
-    let (kind, died) = match error {
-        SessionError::Died(_) => (ToolErrorKind::SandboxUnavailable, true),
+    let (kind, gone) = match error {
+        SessionError::Died(_) | SessionError::Unresponsive(_) => {
+            (ToolErrorKind::SandboxUnavailable, Some(error.clone()))
+        }
         SessionError::Failed { kind, .. } => (
             match kind {
                 FailureKind::NotFound => ToolErrorKind::FileNotFound,
@@ -80,10 +82,10 @@ pub(super) fn failed(error: &SessionError) -> Called {
                 FailureKind::TooLarge | FailureKind::ProcessLimit | FailureKind::Exhausted => ToolErrorKind::Limit,
                 _ => ToolErrorKind::Unknown,
             },
-            false,
+            None,
         ),
     };
-    Called { died, ..Called::failed(ToolError { kind, message: error.to_string() }) }
+    Called { gone, ..Called::failed(ToolError { kind, message: error.to_string() }) }
 }
 
 /// Keeps the beginning and the end, and says that something is missing. No part of a secret is left at a cut: in the log

@@ -196,7 +196,7 @@ fn cannot_run(error: SessionError, program: &str) -> Problem {
         SessionError::Failed { kind, message } => {
             SessionError::Failed { kind, message: format!("`{program}`: {message}") }.into()
         }
-        died @ SessionError::Died(_) => died.into(),
+        gone @ (SessionError::Died(_) | SessionError::Unresponsive(_)) => gone.into(),
     }
 }
 

@@ -202,7 +202,7 @@ impl From<Obstacle> for Problem {
 impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
         match error {
-            StartError::Mount { hint, .. } => {
+            StartError::Mount { hint, .. } | StartError::MountContents { hint, .. } => {
                 Self::bad(chain(&error)).hint(hint.unwrap_or("name a path that exists and is not the host's own"))
             }
             StartError::MountSource { .. } => Self::bad(chain(&error)).hint("name a path that exists"),
@@ -228,7 +228,9 @@ impl From<StackError> for Problem {
 impl From<SessionError> for Problem {
     fn from(error: SessionError) -> Self {
         let (kind, message) = match error {
-            SessionError::Died(_) => return Self::new(Code::SandboxGone, error.to_string()),
+            SessionError::Died(_) | SessionError::Unresponsive(_) => {
+                return Self::new(Code::SandboxGone, error.to_string());
+            }
             SessionError::Failed { kind, message } => (kind, message),
         };
         let (code, word) = match kind {

@@ -2,6 +2,7 @@
 
 use log::message::ToolError;
 use profile::FileToolsInForce;
+use sandbox::SessionError;
 
 use super::guard::{self, Spot};
 use super::sandboxed::Sandboxed;
@@ -29,13 +30,13 @@ pub(super) struct Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Failed {
     pub(super) error: ToolError,
-    /// Whether the sandbox died.
-    pub(super) died: bool,
+    /// Why nothing more can be done in the sandbox.
+    pub(super) gone: Option<SessionError>,
 }
 
 impl From<ToolError> for Failed {
     fn from(error: ToolError) -> Self {
-        Self { error, died: false }
+        Self { error, gone: None }
     }
 }
 

@@ -14,13 +14,14 @@ mod store;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use log::event::What;
 use log::message::ToolErrorKind;
-use profile::FileMode;
+use profile::{FileMode, FileToolsInForce};
 use sandbox::{Sandbox, User};
 
-use super::run::cut;
+use super::run::{cut, failed};
 use super::schema::Arguments;
 use super::{Called, Hands, Tool};
 use act::Work;
@@ -36,6 +37,8 @@ pub(crate) use preflight::Looks;
 #[derive(Default)]
 pub(crate) struct Files {
     looks: Arc<Looks>,
+    /// Whether the sandbox could serve before the agent began.
+    was_ready: bool,
     /// One call at a time, in the order of the calls: an edit reads and then writes.
     kept: tokio::sync::Mutex<Kept>,
 }
@@ -53,6 +56,17 @@ impl Files {
     pub(crate) fn sharing(looks: &Arc<Looks>) -> Self {
         Self { looks: Arc::clone(looks), ..Self::default() }
     }
+
+    /// Looks at the sandbox before the agent does anything.
+    pub(crate) async fn look(
+        &mut self,
+        rules: &FileToolsInForce,
+        sandbox: &Sandbox,
+        user: Option<&str>,
+        timeout: Duration,
+    ) {
+        self.was_ready = preflight::is_ready(rules, sandbox, user, timeout).await;
+    }
 }
 
 pub(super) async fn call(tool: Tool, arguments: &Arguments, sandbox: Option<&Sandbox>, hands: &Hands<'_>) -> Called {
@@ -61,15 +75,16 @@ pub(super) async fn call(tool: Tool, arguments: &Arguments, sandbox: Option<&San
     let mode = match (kept.mode, sandbox) {
         (Some(mode), _) => mode,
         (None, None) => FileMode::Store,
-        (None, Some(sandbox)) => match preflight::decide(&hands.kit.files.looks, sandbox, hands).await {
-            Decision::Use(mode) => mode,
-            Decision::Fail(why) => {
-                return Called { ends: Some(why.clone()), ..Called::error(ToolErrorKind::SandboxUnavailable, why) };
+        (None, Some(sandbox)) => {
+            match preflight::decide(&hands.kit.files.looks, hands.kit.files.was_ready, sandbox, hands).await {
+                Decision::Use(mode) => mode,
+                Decision::Fail(why) => {
+                    return Called { ends: Some(why.clone()), ..Called::error(ToolErrorKind::SandboxUnavailable, why) };
+                }
+                Decision::Refuse(why) => return Called::error(ToolErrorKind::SandboxUnavailable, why),
+                Decision::Gone(error) => return failed(&error),
             }
-            Decision::Died(why) => {
-                return Called { died: true, ..Called::error(ToolErrorKind::SandboxUnavailable, why) };
-            }
-        },
+        }
     };
     kept.mode = Some(mode);
     let Kept { store, history, .. } = &mut *kept;
@@ -85,7 +100,7 @@ pub(super) async fn call(tool: Tool, arguments: &Arguments, sandbox: Option<&San
     let mut work = Work { disk, history, rules };
     match tokio::time::timeout(hands.manner.timeout, work.act(tool, arguments)).await {
         Ok(Ok(said)) => cut(said, hands.manner.output, false, hands.journal.redactor()),
-        Ok(Err(failed)) => Called { died: failed.died, ..Called::failed(failed.error) },
+        Ok(Err(failed)) => Called { gone: failed.gone, ..Called::failed(failed.error) },
         Err(_) => {
             let seconds = hands.manner.timeout.as_secs_f64();
             Called::error(ToolErrorKind::Timeout, format!("the call was given up: its {seconds} s were up"))

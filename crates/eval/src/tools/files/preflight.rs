@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use profile::{FileMode, Preflight};
+use profile::{FileMode, FileToolsInForce, Preflight};
 use sandbox::{Access, Sandbox, SessionError, User};
 use serde_json::json;
 
@@ -35,12 +35,31 @@ pub(super) enum Decision {
     Use(FileMode),
     /// The sample cannot go on.
     Fail(String),
-    /// The sandbox is gone.
-    Died(String),
+    /// This call cannot be served, for what the agent did; a later one may be.
+    Refuse(String),
+    /// Nothing more can be done in the sandbox.
+    Gone(SessionError),
 }
 
-/// Decides, and writes down what was found.
-pub(super) async fn decide(looks: &Looks, sandbox: &Sandbox, hands: &Hands<'_>) -> Decision {
+/// Whether the sandbox can serve before its agent does anything, where that decides whose fault a failure is: with `force`, a
+/// root that was never usable fails the sample, and one that the agent made unusable fails its calls.
+pub(super) async fn is_ready(
+    rules: &FileToolsInForce,
+    sandbox: &Sandbox,
+    user: Option<&str>,
+    timeout: Duration,
+) -> bool {
+    if rules.mode != FileMode::Sandbox || rules.preflight != Preflight::Force {
+        return false;
+    }
+    let user = user.map_or(User::Default, |user| User::Named(user.to_owned()));
+    let access = if rules.read_only { Access::Read } else { Access::Write };
+    let ready = tokio::time::timeout(timeout, sandbox.confined(rules.root.as_str(), user).ready(access)).await;
+    matches!(ready, Ok(Ok(())))
+}
+
+/// Decides, and writes down what was found. `was_ready` says whether the sandbox could serve before the agent began.
+pub(super) async fn decide(looks: &Looks, was_ready: bool, sandbox: &Sandbox, hands: &Hands<'_>) -> Decision {
     let rules = &hands.plan.file_tools;
     let record = |outcome: &str, mode: FileMode, reason: Option<&str>| {
         hands.journal.info(json!({
@@ -65,12 +84,23 @@ pub(super) async fn decide(looks: &Looks, sandbox: &Sandbox, hands: &Hands<'_>) 
             record("passed", FileMode::Sandbox, None);
             return Decision::Use(FileMode::Sandbox);
         }
-        Ok(Err(SessionError::Died(why))) => return Decision::Died(why),
+        Ok(Err(error @ (SessionError::Died(_) | SessionError::Unresponsive(_)))) => return Decision::Gone(error),
         Ok(Err(SessionError::Failed { message, .. })) => names::shown(&message),
-        Err(_) => format!("the sandbox did not answer within {} s", hands.manner.timeout.as_secs_f64()),
+        Err(_) => {
+            let why = format!("its guest did not answer within {} s", hands.manner.timeout.as_secs_f64());
+            if rules.preflight == Preflight::Force {
+                record("failed", FileMode::Sandbox, Some(&why));
+                // The agent may have seen to it.
+                return Decision::Gone(SessionError::Unresponsive(why));
+            }
+            format!("the sandbox does not respond: {why}")
+        }
     };
     if rules.preflight == Preflight::Force {
         record("failed", FileMode::Sandbox, Some(&why));
+        if was_ready {
+            return Decision::Refuse(format!("the sandbox cannot serve the file tools any more: {why}"));
+        }
         return Decision::Fail(format!("the sandbox cannot serve the file tools: {why}"));
     }
     record("failed", FileMode::Store, Some(&why));

@@ -70,8 +70,8 @@ fn failed(error: &SessionError, spot: &Spot, limit: u64) -> Failed {
         message: format!("Access denied: '{}' {why}", spot.shown),
     };
     let SessionError::Failed { kind, message } = error else {
-        let error = ToolError { kind: ToolErrorKind::SandboxUnavailable, message: error.to_string() };
-        return Failed { error, died: true };
+        let unavailable = ToolError { kind: ToolErrorKind::SandboxUnavailable, message: error.to_string() };
+        return Failed { error: unavailable, gone: Some(error.clone()) };
     };
     let other = |kind| ToolError { kind, message: names::shown(message) };
     Failed::from(match kind {

@@ -100,7 +100,7 @@ async fn work(
     let mut restarted = "A new shell waits for input.";
     if let Some(old) = slot.take_if(|_| action == Action::Restart) {
         match old.ended() {
-            Some(End::Gone(error @ SessionError::Died(_))) => return Err(error),
+            Some(End::Gone(error @ (SessionError::Died(_) | SessionError::Unresponsive(_)))) => return Err(error),
             // It had ended by itself: what it left behind is nobody's, and lives on.
             Some(_) => {}
             None => {

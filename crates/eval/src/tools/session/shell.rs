@@ -203,7 +203,7 @@ impl Live {
         };
         match tokio::time::timeout(PATIENCE, gone).await {
             Ok(()) => Ok(()),
-            Err(_) => Err(SessionError::Died("its guest did not end a shell".into())),
+            Err(_) => Err(SessionError::Unresponsive("its guest did not end a shell".into())),
         }
     }
 }
