@@ -372,9 +372,14 @@ fn a_log_of_another_key_needs_that_key_named() {
 
 /// A signed run of many samples that is killed when some are finished.
 fn killed(place: &Path) -> (String, PathBuf) {
+    killed_under(place, "")
+}
+
+/// The same, with more of the task and of the command line.
+fn killed_under(place: &Path, head: &str) -> (String, PathBuf) {
     let samples: Vec<String> = (0..2000).map(|number| format!("{{id: s{number}, input: go, target: right}}")).collect();
     let text = format!(
-        "name: killed\nprofile: T2.H1.N2\nsolver: generate\nscorer: exact\nmock: [{{text: wrong}}]\ndataset: [{}]\n",
+        "name: killed\nprofile: T2.H1.N2\nsolver: generate\nscorer: exact\nmock: [{{text: wrong}}]\n{head}dataset: [{}]\n",
         samples.join(", ")
     );
     let task = write(place, "killed.yaml", &text);
@@ -399,7 +404,8 @@ fn killed(place: &Path) -> (String, PathBuf) {
     (task, log)
 }
 
-/// Writes a killed log again, with changes to its `eval` and to its samples' scores; all else is the same to the byte.
+/// Writes a killed log again, with changes to its `eval` and to its samples' scores (without samples whose score is null);
+/// all else is the same to the byte.
 fn rewritten(log: &Path, spec: impl Fn(&mut Value), scores: impl Fn(&str) -> Option<Value>) {
     let reader = log::Reader::open(log).unwrap();
     // Elsewhere: what the killed writer left is in its way here.
@@ -421,6 +427,9 @@ fn rewritten(log: &Path, spec: impl Fn(&mut Value), scores: impl Fn(&str) -> Opt
         let content = samples.get(index).unwrap().unwrap();
         let members = log::raw::members(&content).unwrap();
         let id: String = serde_json::from_slice(members[0].1).unwrap();
+        if scores(&id) == Some(Value::Null) {
+            continue;
+        }
         let mut copy = recorder.sample(log::SampleName::Text(id.clone()), 1).unwrap();
         for (key, raw) in members {
             match scores(&id).filter(|_| key == "scores") {
@@ -468,6 +477,19 @@ fn a_killed_run_goes_on_by_its_checkpoint_and_a_sample_that_was_changed_is_named
     refused("the model", &[], 5, "its model");
     rewritten(&log, |eval| eval["metadata"]["ringfence"]["invocation"]["max_samples"] = json!(7), |_| None);
     refused("the invocation", &[], 5, "its invocation");
+    // What else is decided by it, or is said of the run in the new log.
+    for (pointer, forged, what) in [
+        ("/metadata/ringfence/approval", json!({"policy": "dev"}), "its approval policy"),
+        ("/eval_set_id", json!("another"), "its evaluation set"),
+        ("/metadata/ringfence/set_key", json!("another"), "its part of the set"),
+        ("/task_id", json!("0123456789abcdef0123456789abcdef"), "its task id"),
+        ("/scorers", json!([]), "its scorers"),
+        ("/dataset/name", json!("another"), "its header"),
+        ("/metadata/ringfence/kept", json!({"log": "another"}), "its header"),
+    ] {
+        rewritten(&log, |eval| *eval.pointer_mut(pointer).unwrap() = forged.clone(), |_| None);
+        refused(pointer, &[], 5, what);
+    }
     // The chain is written anew with the forged digests: no checkpoint fits it.
     std::fs::remove_file(&chain).unwrap();
     let audit = log::audit::Audit::create(&chain).unwrap();
@@ -498,4 +520,149 @@ fn a_killed_run_goes_on_by_its_checkpoint_and_a_sample_that_was_changed_is_named
     assert!(!receipt::checkpoints_beside(Path::new(new)).exists(), "a receipt takes their place");
     let (_, said) = verify(place, new, &["--key", &public]);
     assert!(said.contains(&format!("vouched for by a checkpoint of key sha256:{keyid}")), "{said}");
+}
+
+/// The policy file is exchanged between two runs, and the header of the killed run says that it was always the new one.
+#[test]
+fn the_approval_policy_of_a_killed_run_cannot_be_forged_in_its_header() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    key(place);
+    let policy =
+        |tools: &str| write(place, "policy.yaml", &format!("approvers: [{{name: auto, tools: \"{tools}\"}}]\n"));
+    policy("*");
+    let (task, log) = killed_under(place, "approval: policy.yaml\n");
+    policy("bash*");
+    let (other, _) = run(place, &task, &["--limit", "1"]);
+    let forged = dump(place, &other)["eval"]["metadata"]["ringfence"]["approval"].take();
+    let retry = |log: &Path| {
+        let log = log.display().to_string();
+        ringfence(place, &["--json", "eval-retry", &log, "--task", &task, "--max-samples", "8"])
+    };
+    let (code, _, err) = retry(&log);
+    assert!(code == 3 && err.contains("the approval policy has changed"), "{code} {err}");
+    rewritten(&log, |eval| eval["metadata"]["ringfence"]["approval"] = forged.clone(), |_| None);
+    let (code, _, err) = retry(&log);
+    assert!(code == 5 && err.contains("its approval policy"), "{code} {err}");
+}
+
+/// Writes a killed run's chain as earlier versions did, without digests of the header, and signs its head.
+fn without_header(place: &Path, log: &Path) {
+    let chain = log.with_extension("audit.jsonl");
+    let lines = std::fs::read_to_string(&chain).unwrap();
+    std::fs::remove_file(&chain).unwrap();
+    let audit = log::audit::Audit::create(&chain).unwrap();
+    let mut id = String::new();
+    for line in lines.lines() {
+        let Ok(mut line) = serde_json::from_str::<Value>(line) else { continue };
+        if line["kind"] == "start" {
+            line["data"].as_object_mut().unwrap().remove("header").unwrap();
+            line["data"]["eval_id"].as_str().unwrap().clone_into(&mut id);
+        }
+        audit.record(line["kind"].as_str().unwrap(), line["data"].clone()).unwrap();
+    }
+    let head = audit.head();
+    drop(audit);
+    std::fs::remove_file(receipt::checkpoints_beside(log)).unwrap();
+    let key = receipt::SigningKey::read(&place.join("config/ringfence/signing.key")).unwrap();
+    receipt::add_checkpoint(log, &id, &head, &key).unwrap();
+}
+
+#[test]
+fn a_checkpoint_of_a_chain_that_does_not_bind_its_header_vouches_for_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    key(place);
+    let (task, log) = killed(place);
+    without_header(place, &log);
+    let path = log.display().to_string();
+    let retry = |more: &[&str]| {
+        ringfence(place, &[&["--json", "eval-retry", &path, "--task", &task, "--max-samples", "8"], more].concat())
+    };
+    let (code, _, err) = retry(&[]);
+    assert!(code == 3 && err.contains("does not bind its header") && err.contains("--trust-unsigned"), "{code} {err}");
+    let (code, out, err) = retry(&["--trust-unsigned"]);
+    assert_eq!(code, 0, "{err}");
+    let new = serde_json::from_str::<Value>(&out).unwrap()["log"].as_str().unwrap().to_owned();
+    assert_eq!(dump(place, &new)["eval"]["metadata"]["ringfence"]["kept"]["vouched"]["by"], "operator");
+}
+
+/// Chain and checkpoints end before a sample that the log has: it runs again, and that is said.
+#[test]
+fn finished_samples_that_were_cut_from_a_killed_runs_chain_are_named_wherever_it_leads() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let (public, _) = key(place);
+    let (task, log) = killed(place);
+    let (chain, checkpoints) = (log.with_extension("audit.jsonl"), receipt::checkpoints_beside(&log));
+    let lines = std::fs::read_to_string(&chain).unwrap();
+    // Up to the record of the third sample, with the checkpoints that were there by then.
+    let ends: Vec<usize> = lines.match_indices("\"kind\":\"sample\"").map(|(at, _)| at).collect();
+    let third = ends[2] + lines[ends[2]..].find('\n').unwrap() + 1;
+    std::fs::write(&chain, &lines[..third]).unwrap();
+    // One for the start, and one for each sample.
+    let signed = std::fs::read_to_string(&checkpoints).unwrap();
+    let left: String = signed.split_inclusive('\n').take(4).collect();
+    std::fs::write(&checkpoints, left).unwrap();
+    let path = log.display().to_string();
+    let (code, out, err) = ringfence(place, &["--json", "eval-retry", &path, "--task", &task, "--max-samples", "8"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("finished before and are not kept") && err.contains("s3 (epoch 1): unrecorded"), "{err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    let new = result["log"].as_str().unwrap();
+    let (code, out, err) = ringfence(place, &["--json", "log", "verify", new, "--key", &public]);
+    assert_eq!(code, 0, "{err}");
+    let said: Value = serde_json::from_str(&out).unwrap();
+    let kept = &said["receipt"]["statement"]["predicate"]["run"]["kept"];
+    assert_eq!(kept["samples"], 3, "{kept}");
+    let first = &kept["dropped_list"][0];
+    assert_eq!((&first["id"], &first["why"]), (&json!("s3"), &json!("unrecorded")), "{kept}");
+    let (_, said) = verify(place, new, &["--key", &public]);
+    assert!(said.contains("finished before and run again") && said.contains("s3 (epoch 1)"), "{said}");
+}
+
+#[test]
+fn finished_samples_that_were_removed_from_a_killed_runs_log_are_named_wherever_it_leads() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let (public, _) = key(place);
+    let (task, log) = killed(place);
+    let whole = verify(place, &log.display().to_string(), &[]);
+    assert!(whole.0 == 0 && !whole.1.contains("missing"), "{}", whole.1);
+    rewritten(&log, |_| {}, |id| matches!(id, "s1" | "s3").then_some(Value::Null));
+    // The log itself, beside its chain.
+    let path = log.display().to_string();
+    let (code, said) = verify(place, &path, &[]);
+    assert!(code == 0 && said.contains("missing from the log: 2 samples") && said.contains("s3 (epoch 1)"), "{said}");
+    let (_, out, _) = ringfence(place, &["--json", "log", "verify", &path]);
+    let missing: Value = serde_json::from_str::<Value>(&out).unwrap()["missing"].take();
+    assert_eq!((&missing["count"], &missing["list"][0]["id"]), (&json!(2), &json!("s1")), "{missing}");
+    // Going on says it, at once and in the log, its chain and its receipt; and so does going on from there.
+    let dropped = |log: &str| {
+        let (code, out, err) = ringfence(place, &["--json", "log", "verify", log, "--key", &public]);
+        assert_eq!(code, 0, "{err}");
+        let kept = &serde_json::from_str::<Value>(&out).unwrap()["receipt"]["statement"]["predicate"]["run"]["kept"];
+        let ids = kept["dropped_list"].as_array().unwrap().iter().map(|one| (one["id"].clone(), one["why"].clone()));
+        let missing: Vec<Value> = ids.filter(|(_, why)| why == "missing").map(|(id, _)| id).collect();
+        (kept["dropped"].as_u64().unwrap(), missing)
+    };
+    let retry = |log: &str, more: &[&str]| {
+        let arguments = [&["--json", "eval-retry", log, "--task", &task, "--max-samples", "8"], more].concat();
+        let (code, out, err) = ringfence(place, &arguments);
+        let result: Value = serde_json::from_str(&out).unwrap_or_default();
+        (code, result["log"].as_str().map(str::to_owned), err)
+    };
+    // A limit of the run ends it early: the samples are missing in the log that it leaves, too.
+    let (code, first, err) = retry(&path, &["--run-message-limit", "40"]);
+    assert!(code != 0 && err.contains("finished before and are not kept") && err.contains("s1 (epoch 1)"), "{err}");
+    let first = first.unwrap();
+    let (code, new, err) = retry(&first, &["--run-message-limit", "100000"]);
+    assert_eq!(code, 0, "{err}");
+    let new = new.unwrap();
+    for log in [&first, &new] {
+        let (count, missing) = dropped(log);
+        assert!(count >= 2 && missing == [json!("s1"), json!("s3")], "{log} {count} {missing:?}");
+    }
+    let (_, said) = verify(place, &new, &["--key", &public]);
+    assert!(said.contains("finished before and run again") && said.contains("s3 (epoch 1)"), "{said}");
 }

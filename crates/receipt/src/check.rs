@@ -12,6 +12,7 @@ use crate::file::{open, read};
 use crate::gather::{GatherError, gather, head};
 use crate::issue::beside;
 use crate::key::{KeyId, PublicKey};
+use crate::missing::{Finished, Missing};
 use crate::run::Run;
 use crate::statement::{Statement, StatementError};
 
@@ -48,6 +49,8 @@ pub struct Checked {
     pub receipt: Option<Asserted>,
     /// What the log says of its receipt; nothing in logs of earlier versions.
     pub expectation: Option<Expectation>,
+    /// Finished samples that the chain has and the log has not.
+    pub missing: Missing,
 }
 
 /// What is asserted, and by whom.
@@ -147,14 +150,16 @@ pub fn check(log: &Path, trust: &Trust, require: Require) -> Result<Checked, Che
     let receipt = receipt(log, &reader, trust, require, expectation.as_ref())?;
     // With a receipt it is read a second time; what a chain says is small.
     let beside = Audit::beside(log);
+    let mut finished = Finished::default();
     let chain = match &stated {
-        Some(stated) => audit::verify(&beside, Some(stated))?,
+        Some(stated) => audit::walk(&beside, Some(stated), &mut |kind, data| finished.see(kind, data))?,
         // Half a line is what a killed writer leaves.
-        None => audit::verify_killed(&beside)?,
+        None => audit::walk_killed(&beside, &mut |_, kind, data| finished.see(kind, data))?,
     };
+    let missing = finished.missing(&reader)?;
     let plan = reader.header().get("eval").and_then(|eval| eval.pointer("/metadata/ringfence/plan_hash"));
     let plan = plan.and_then(Value::as_str).unwrap_or_default().to_owned();
-    Ok(Checked { chain, complete: reader.is_complete(), plan, receipt, expectation })
+    Ok(Checked { chain, complete: reader.is_complete(), plan, receipt, expectation, missing })
 }
 
 fn receipt(

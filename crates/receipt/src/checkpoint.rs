@@ -58,6 +58,8 @@ pub struct Checkpoint {
     pub keyid: KeyId,
     /// The chain's head after that line.
     pub head: Head,
+    /// Whether the chain has digests of the log's header. Chains of earlier versions have none.
+    pub binds_header: bool,
 }
 
 /// Where the checkpoints of a log are: beside it.
@@ -97,14 +99,15 @@ pub fn last_checkpoint(log: &Path, keys: &[PublicKey]) -> Result<Option<Checkpoi
         path: Audit::beside(log),
         source,
     })?;
-    let (mut eval_id, mut last) = (None, None);
+    let (mut eval_id, mut last, mut binds_header) = (None, None, false);
     audit::walk_killed(&Audit::beside(log), &mut |head, kind, data| {
         if head.count == 1 && kind == "start" {
             eval_id = data["eval_id"].as_str().map(str::to_owned);
+            binds_header = data["header"].is_object();
         }
         let fits = |(_, of, signed): &&(KeyId, String, Head)| signed == head && Some(of) == eval_id.as_ref();
         if let Some((keyid, _, head)) = signed.iter().find(fits) {
-            last = Some(Checkpoint { keyid: keyid.clone(), head: head.clone() });
+            last = Some(Checkpoint { keyid: keyid.clone(), head: head.clone(), binds_header });
         }
     })?;
     Ok(last)

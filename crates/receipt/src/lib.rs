@@ -12,6 +12,7 @@ mod gather;
 mod issue;
 mod key;
 mod key_file;
+mod missing;
 mod pem;
 mod run;
 mod statement;
@@ -24,8 +25,9 @@ pub use gather::GatherError;
 pub use issue::{IssueError, beside, is_receipt, issue};
 pub use key::{KeyId, NoKeyId, PublicKey, SigningKey};
 pub use key_file::{KeyError, KeyProblem};
+pub use missing::{Missing, MissingSample};
 pub use run::{
-    Chain, Image, Kept, KeptSample, Network, Observed, Profiles, Residual, Run, Samples, Scored, Totals, Verdicts,
-    Vouched, VouchedBy,
+    Chain, DroppedSample, Image, Kept, KeptSample, Network, Observed, Profiles, Residual, Run, Samples, Scored, Totals,
+    Verdicts, Vouched, VouchedBy,
 };
 pub use statement::{Digests, Predicate, Signer, Statement, StatementError, Subject};

@@ -136,6 +136,28 @@ pub struct Kept {
     /// SHA-256 over the canonical JSON of all entries of the list, also of those that it leaves out, each with a line break.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub list_sha256: Option<String>,
+    /// How many results of samples were finished before and are not kept: these samples ran again, here or in a log that this one
+    /// goes on from.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped: u64,
+    /// Which they are: the first 10000, in the order of the chain, which has them all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped_list: Vec<DroppedSample>,
+}
+
+/// A finished sample of the earlier run whose result is not kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DroppedSample {
+    /// Its id, a text or a number.
+    pub id: Value,
+    /// Its epoch.
+    pub epoch: u64,
+    /// SHA-256 of the sample as the earlier chain has it, in hexadecimal; where that has no record of it, as the log has it.
+    pub sha256: String,
+    /// `missing`: it is not in the earlier log, or cannot be read there. `unsigned`: no checkpoint covers it. `unrecorded`: the
+    /// log has it, and the chain has not.
+    pub why: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]

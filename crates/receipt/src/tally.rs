@@ -6,7 +6,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::run::{Kept, KeptSample, Network, Scored, Verdicts, Vouched};
+use crate::run::{DroppedSample, Kept, KeptSample, Network, Scored, Verdicts, Vouched};
 
 /// So many decisions, or kinds of limits, are told apart; the rest is counted together. Lines may be anybody's.
 const MOST_KINDS: usize = 32;
@@ -60,9 +60,12 @@ impl Tally {
                     unsigned: 0,
                     list: Vec::new(),
                     list_sha256: None,
+                    dropped: 0,
+                    dropped_list: Vec::new(),
                 });
             }
             "sample" if own["kept"] == true => self.kept_sample(data, own),
+            "dropped" => self.dropped_sample(data, own),
             "scored" if self.scored.is_none() => {
                 let from = &data["from"];
                 let (log, sha256) = (text(from, "log"), text(from, "sha256"));
@@ -92,6 +95,18 @@ impl Tally {
         kept.unsigned += u64::from(sample.unsigned);
         if kept.list.len() < MOST_KEPT && line.len() <= LONGEST_ID + 128 {
             kept.list.push(sample);
+        }
+    }
+
+    /// A finished sample of the earlier run that was not taken over.
+    fn dropped_sample(&mut self, data: &Value, own: &Value) {
+        let Some(kept) = &mut self.kept else { return };
+        kept.dropped += 1;
+        let text = |key: &str| own[key].as_str().unwrap_or_default().chars().take(64).collect();
+        let epoch = data["epoch"].as_u64().unwrap_or_default();
+        let sample = DroppedSample { id: data["sample"].clone(), epoch, sha256: text("sha256"), why: text("why") };
+        if kept.dropped_list.len() < MOST_KEPT && log::canonical(&sample.id).len() <= LONGEST_ID {
+            kept.dropped_list.push(sample);
         }
     }
 
@@ -209,6 +224,20 @@ mod tests {
         let list =
             json!([{"id": "a", "epoch": 1, "sha256": "01", "unsigned": true}, {"id": 7, "epoch": 1, "sha256": "02"}]);
         assert_eq!(kept["list"], list);
+    }
+
+    #[test]
+    fn results_that_are_not_kept_are_counted_and_listed() {
+        let mut tally = Tally::default();
+        let dropped = |id: Value| json!({"sample": id, "epoch": 2, "data": {"sha256": "01", "why": "missing"}});
+        // Without an earlier log there is nothing that could be dropped.
+        tally.see("dropped", &dropped(json!("before")));
+        tally.see("kept", &json!({"log": "a.eval", "sha256": "00", "samples": 0}));
+        tally.see("dropped", &dropped(json!("a")));
+        tally.see("dropped", &dropped(json!("x".repeat(1000))));
+        let kept = json!(tally.kept());
+        let list = json!([{"id": "a", "epoch": 2, "sha256": "01", "why": "missing"}]);
+        assert_eq!((&kept["dropped"], &kept["dropped_list"]), (&json!(2), &list));
     }
 
     #[test]

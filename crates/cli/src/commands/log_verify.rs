@@ -2,7 +2,8 @@
 
 use log::Expectation;
 use receipt::{
-    Asserted, CheckError, Checked, Kept, KeyError, Observed, PublicKey, Require, Trust, Vouched, VouchedBy, check,
+    Asserted, CheckError, Checked, DroppedSample, Kept, KeyError, Missing, Observed, PublicKey, Require, Trust,
+    Vouched, VouchedBy, check,
 };
 use serde_json::json;
 
@@ -43,7 +44,7 @@ fn trust(arguments: &VerifyArguments) -> Result<Trust, KeyError> {
 }
 
 fn print(checked: &Checked, printer: &mut Printer) -> Exit {
-    let Checked { chain, plan, receipt, expectation, complete } = checked;
+    let Checked { chain, plan, receipt, expectation, complete, missing } = checked;
     if printer.json() {
         let asserted = receipt.as_ref().map(|Asserted { statement, keyid, trusted }| {
             json!({"keyid": keyid.as_str(), "trusted": trusted, "statement": statement})
@@ -51,6 +52,7 @@ fn print(checked: &Checked, printer: &mut Printer) -> Exit {
         printer.data(&json!({
             "schema": "ringfence.log.verification/1", "audit": chain.count, "hash": chain.hash, "plan": plan,
             "complete": complete, "receipt": asserted, "expectation": expectation.as_ref().map(Expectation::to_json),
+            "missing": missing,
         }));
         return Exit::Done;
     }
@@ -58,6 +60,7 @@ fn print(checked: &Checked, printer: &mut Printer) -> Exit {
     let mut page = vec![vec![plain(line)]];
     let kept = receipt.as_ref().and_then(|asserted| asserted.statement.predicate.run.kept.as_ref());
     page.extend(kept.into_iter().flat_map(kept_lines).map(|line| vec![plain(line)]));
+    page.extend(missing_lines(missing).into_iter().map(|line| vec![plain(line)]));
     printer.page(&page);
     Exit::Done
 }
@@ -90,11 +93,36 @@ fn kept_lines(kept: &Kept) -> Vec<String> {
         let unsigned = if sample.unsigned { ", unsigned" } else { "" };
         format!("  {id} (epoch {}): sha256:{}{unsigned}", sample.epoch, sample.sha256)
     }));
-    let named = u64::try_from(kept.list.len().min(MOST_NAMED)).unwrap_or(u64::MAX);
-    if kept.samples > named && !kept.list.is_empty() {
-        lines.push(format!("  and {} more: --json lists them", kept.samples - named));
+    lines.extend(more(kept.samples, kept.list.len()));
+    if kept.dropped > 0 {
+        lines
+            .push(format!("finished before and run again: {} samples, whose first results were dropped", kept.dropped));
+        let name = |sample: &DroppedSample| {
+            let id = sample.id.as_str().map_or_else(|| sample.id.to_string(), str::to_owned);
+            format!("  {id} (epoch {}): {}, sha256:{}", sample.epoch, sample.why, sample.sha256)
+        };
+        lines.extend(kept.dropped_list.iter().take(MOST_NAMED).map(name));
+        lines.extend(more(kept.dropped, kept.dropped_list.len()));
     }
     lines
+}
+
+/// Finished samples that the chain has and the log has not.
+fn missing_lines(missing: &Missing) -> Vec<String> {
+    if missing.count == 0 {
+        return Vec::new();
+    }
+    let mut lines =
+        vec![format!("missing from the log: {} samples that the audit chain says are finished", missing.count)];
+    lines.extend(missing.list.iter().take(MOST_NAMED).map(|one| format!("  {} (epoch {})", one.id, one.epoch)));
+    lines.extend(more(missing.count, missing.list.len()));
+    lines
+}
+
+/// The line after a list of so many, of which the first ones are named.
+fn more(count: u64, listed: usize) -> Option<String> {
+    let named = u64::try_from(listed.min(MOST_NAMED)).unwrap_or(u64::MAX);
+    (count > named && listed > 0).then(|| format!("  and {} more: --json lists them", count - named))
 }
 
 /// What holds although nobody asserts it.

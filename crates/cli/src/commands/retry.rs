@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use ::eval::task::Task;
-use ::eval::{Earlier, Invocation};
+use ::eval::{Dropped, Earlier, Finished, Invocation};
 use log::Status;
 use profile::{Approval, Problem, Problems, Profile};
 use serde_json::json;
@@ -44,11 +44,12 @@ fn prepare(arguments: &RetryArguments, printer: &mut Printer) -> Result<Option<R
     let unconfirmed = Unconfirmed::of(earlier.invocation(), arguments)?;
     let loaded = asked.load()?;
     judge(&earlier, arguments, &loaded.task)?;
-    let (kept, total) = earlier.finished_of(&loaded.task).map_err(Obstacle::Earlier)?;
+    let Finished { kept, total, dropped } = earlier.finished_of(&loaded.task).map_err(Obstacle::Earlier)?;
     if earlier.status() == Status::Success && kept == total {
         nothing_to_do(&arguments.log, &loaded, printer);
         return Ok(None);
     }
+    say_dropped(&arguments.log, &dropped, printer);
     unconfirmed.confirm(&arguments.log, &asked, &loaded, printer)?;
     let ready = go_on(asked.ready(loaded)?, earlier)?;
     let job = &ready.job;
@@ -61,6 +62,28 @@ fn prepare(arguments: &RetryArguments, printer: &mut Printer) -> Result<Option<R
     );
     printer.message(&vec![vec![span(Look::Strong, "going on from"), plain(text)]]);
     Ok(Some(ready))
+}
+
+/// So many samples are named; the new log's chain has all.
+const MOST_NAMED: usize = 20;
+
+/// Says which results an evaluation does not take over although they were finished.
+pub(super) fn say_dropped(log: &Path, dropped: &[Dropped], printer: &mut Printer) {
+    if dropped.is_empty() {
+        return;
+    }
+    let name = |one: &Dropped| format!("{} (epoch {}): {}", one.id, one.epoch, one.why);
+    let mut names: Vec<String> = dropped.iter().take(MOST_NAMED).map(name).collect();
+    if dropped.len() > MOST_NAMED {
+        names.push(format!("and {} more", dropped.len() - MOST_NAMED));
+    }
+    let text = format!(
+        ": {}: {} samples were finished before and are not kept: their first results are dropped, they run again or already did: {}",
+        log.display(),
+        dropped.len(),
+        names.join(", "),
+    );
+    printer.message(&vec![vec![span(Look::Strong, "warning"), plain(text)]]);
 }
 
 /// Opens an earlier log. What `log verify` refuses is not gone on from, and what no trusted key signed is not signed again.

@@ -84,6 +84,11 @@ fn through(arguments: &SetArguments, directory: &Path, printer: &mut Printer) ->
                 Ok((entry, None, row)) => parts.push(Part { row, entry: Some(entry), exit: Exit::Done }),
                 Ok((entry, Some(one), row)) => {
                     one.warn(printer);
+                    if let Some(earlier) = &one.job.earlier
+                        && let Ok(finished) = earlier.finished_of(&one.job.task)
+                    {
+                        super::retry::say_dropped(earlier.path(), &finished.dropped, printer);
+                    }
                     places.push(parts.len());
                     ready.push(*one);
                     parts.push(Part { row, entry: Some(entry), exit: Exit::Done });
@@ -159,7 +164,7 @@ fn lock(directory: &Path) -> Result<File, Problems> {
 fn is_finished(ready: &Ready) -> Result<bool, Obstacle> {
     let Some(earlier) = &ready.job.earlier else { return Ok(false) };
     let finished = earlier.finished_of(&ready.job.task);
-    finished.map(|(kept, total)| kept == total).map_err(Obstacle::Earlier)
+    finished.map(|found| found.kept == found.total).map_err(Obstacle::Earlier)
 }
 
 /// What is to be done about one part: nothing, if its log is finished; to go on from its log; or to begin.

@@ -62,11 +62,15 @@ impl Trusting {
             let keyid = asserted.keyid.as_str().to_owned();
             return vouching(Vouched::Receipt { keyid }, kept || scored);
         }
+        let mut is_older = false;
         if !checked.complete && !self.keys.is_empty() {
             let found = receipt::last_checkpoint(log, &self.keys);
             let found = found.map_err(|error| Obstacle::Unsound(receipt::CheckError::Audit(error)))?;
-            if let Some(receipt::Checkpoint { keyid, head }) = found {
-                return vouching(Vouched::Checkpoint { keyid: keyid.as_str().to_owned(), head }, false);
+            match found {
+                Some(receipt::Checkpoint { keyid, head, binds_header: true }) => {
+                    return vouching(Vouched::Checkpoint { keyid: keyid.as_str().to_owned(), head }, false);
+                }
+                found => is_older = found.is_some(),
             }
         }
         if self.keys.is_empty() {
@@ -78,6 +82,9 @@ impl Trusting {
         let why = match &checked.receipt {
             Some(asserted) => format!("is signed by key {}, which you do not trust", asserted.keyid),
             None if checked.complete => "has no receipt".to_owned(),
+            None if is_older => {
+                "is of a killed run of an earlier version, whose signed audit chain does not bind its header".to_owned()
+            }
             None => "is of a killed run, and no checkpoint of a trusted key fits it".to_owned(),
         };
         Err(Obstacle::Unconfirmed {

@@ -212,6 +212,25 @@ impl Reader {
         }
     }
 
+    /// Which of these samples have an entry, whether or not it can be read.
+    pub fn has(&self, wanted: &[(SampleName, u32)]) -> Result<Vec<bool>, ReadError> {
+        if let Kind::Eval(_) = self.kind {
+            return Ok(wanted.iter().map(|one| self.entry(&one.entry()).is_some()).collect());
+        }
+        let mut found = vec![false; wanted.len()];
+        let walked = self.each(wanted, |index, _| {
+            if let Some(found) = found.get_mut(index) {
+                *found = true;
+            }
+            Ok(())
+        });
+        match walked {
+            Ok(()) => Ok(found),
+            Err(LogError::Keep(error)) => Err(error),
+            Err(other) => Err(self.io(io::Error::other(other.to_string()))),
+        }
+    }
+
     /// Hands over the content of each of these samples that is there, once. A zip's are opened one by one; a document is
     /// read through once. Of two with the same name a zip has the last, a document the first.
     pub(crate) fn each<W: Wanted>(
