@@ -1,4 +1,4 @@
-//! Sandboxes of several services over the HTTP API, on a Docker daemon. Run by `./test.sh serve`, which starts a daemon with
+//! Sandboxes of several services over the HTTP API, on a Docker daemon. Run by `./test.sh docker`, which starts a daemon with
 //! the images that these tests name.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::format_push_string, reason = "a test may stop at its own set-up")]
 
@@ -52,7 +52,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// The client of the daemon that the lane started; never of one that the machine has.
 fn docker(arguments: &[&str]) -> String {
     let own = std::env::var("DOCKER_HOST").unwrap_or_default();
-    assert!(own.starts_with("unix:///"), "DOCKER_HOST names no daemon: run this by `./test.sh serve`");
+    assert!(own.starts_with("unix:///"), "DOCKER_HOST names no daemon: run this by `./test.sh docker`");
     let output = Command::new("docker").args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()

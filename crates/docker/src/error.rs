@@ -157,6 +157,11 @@ impl DockerError {
         matches!(self, Self::Refused { status: 409, .. })
     }
 
+    /// Whether a container could not be killed because it had just ended.
+    pub(crate) fn has_ended_meanwhile(&self) -> bool {
+        matches!(self, Self::Refused { message, .. } if message.to_string().contains("is not running"))
+    }
+
     /// What to do next, where we know.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -195,5 +200,23 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 impl From<DockerError> for sandbox::StartError {
     fn from(error: DockerError) -> Self {
         Self::Engine(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_that_ended_while_it_was_removed_is_told_from_other_refusals() {
+        let refused = |message: &str| DockerError::Refused {
+            call: "remove container",
+            endpoint: "unix:///run/docker.sock".into(),
+            status: 500,
+            message: Shown::new(message),
+        };
+        let ended = "Could not kill running container f135, cannot remove - Container f135 is not running";
+        assert!(refused(ended).has_ended_meanwhile());
+        assert!(!refused("driver \"overlay2\" failed to remove root filesystem").has_ended_meanwhile());
     }
 }

@@ -86,8 +86,8 @@ pub(crate) async fn remove(engine: &Engine, id: &str) -> Result<(), DockerError>
         Err(error) if error.is_missing() => return Ok(()),
         // It has ended by itself, and the daemon is at it.
         Err(error) if error.is_conflict() => None,
-        // Podman says the same in other words, and may leave it to us.
-        Err(error @ DockerError::Refused { .. }) if engine.is_podman() => Some(error),
+        // The same, if it ended between the daemon's look and its signal. Podman has other words for it, and may leave it to us.
+        Err(error @ DockerError::Refused { .. }) if engine.is_podman() || error.has_ended_meanwhile() => Some(error),
         done => return done,
     };
     let deadline = Instant::now() + engine.patience().work;
@@ -109,7 +109,7 @@ pub(crate) async fn remove(engine: &Engine, id: &str) -> Result<(), DockerError>
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LOOK_SELDOM);
-        if engine.is_podman() {
+        if refused.is_some() || engine.is_podman() {
             refused = order_removal(engine, id).await.err().or(refused);
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common;
+use crate::common::{self, evaluation::write};
 use crate::daemon::{DEBIAN, PLAIN, STATIC, among, docker, run};
 
 #[test]
@@ -86,6 +86,35 @@ fn mounts_are_read_only_unless_they_are_granted() {
     let socket = std::env::var("DOCKER_HOST").unwrap().trim_start_matches("unix://").to_owned();
     let (code, _, err) = run(place.path(), DEBIAN, &["--mount", &format!("{socket}:/var/run/docker.sock")], &["true"]);
     assert_ne!(code, 0, "never the daemon's own socket: {err}");
+}
+
+/// A document, and a task, ask for what only the operator grants.
+#[test]
+fn a_document_alone_grants_no_full_network_and_no_writable_mount() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let head = format!("sandbox: docker\nimage: {DEBIAN}\napproval: ci\n");
+    let rest = "name: t\ntools: [bash, submit]\nsolver: {kind: agent}\nscorer: includes\nmodel: mock/echo\n\
+                dataset: [{id: a, input: go, target: done}]\n";
+    let mount = format!("profile: T0.H1.N2\nmounts: ['{}:/out:rw']\n", out.path().display());
+    for (text, flag) in
+        [("profile: T0.H1.N0\njustification: j\n", "--allow-full-network"), (&mount, "--allow-writable-mounts")]
+    {
+        let document = write(place.path(), "document.yaml", &format!("{head}{text}"));
+        let task = write(place.path(), "task.yaml", &format!("{head}{text}{rest}"));
+        let script = "touch /out/written || true";
+        for arguments in
+            [&["run", "--pull", "never", "--profile", &document, "--", "sh", "-c", script][..], &["eval", &task]]
+        {
+            let (code, _, err) = common::ringfence(place.path(), arguments);
+            assert!(code == 3 && err.contains(flag), "{arguments:?}: {code} {err}");
+        }
+        let granted = ["run", "--pull", "never", flag, "--profile", &document, "--", "sh", "-c", script];
+        let (code, _, err) = common::ringfence(place.path(), &granted);
+        assert_eq!(code, 0, "{flag}: {err}");
+    }
+    assert!(out.path().join("written").exists());
 }
 
 #[test]
