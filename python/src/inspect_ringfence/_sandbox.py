@@ -78,9 +78,17 @@ class RingfenceSandboxEnvironment(SandboxEnvironment):
     ) -> dict[str, SandboxEnvironment]:
         wish = resolve(config).of_sample(metadata)
         _samples.note(wish)
+        body = wish.body({"task": task_name[:1024], "client": "inspect"})
         try:
             server = await _server.server()
-            made = await server.client.create(wish.body({"task": task_name[:1024], "client": "inspect"}))
+            try:
+                made = await server.client.create(body)
+            except RingfenceProblem as problem:
+                # A server that was just killed refuses connections before its end is seen; its sandboxes have ended.
+                if not problem.is_gone or not await anyio.to_thread.run_sync(server.has_ended, 2.0):
+                    raise
+                server = await _server.server()
+                made = await server.client.create(body)
         except RingfenceProblem as problem:
             if problem.is_gone:
                 raise SandboxUnavailableError(str(problem)) from problem

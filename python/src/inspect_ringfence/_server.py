@@ -87,6 +87,14 @@ class Server:
         """Whether it can be asked; a fork of this process has no server of its own."""
         return self.owner == os.getpid() and self._process.poll() is None and not self._gone.is_set()
 
+    def has_ended(self, within: float) -> bool:
+        """Whether its process has ended, or does so within this many seconds."""
+        try:
+            self._process.wait(timeout=within)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def stop(self) -> None:
         """Ends it and every sandbox of ours."""
         if self.owner != os.getpid():
