@@ -107,14 +107,15 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
     all
 }
 
-/// Said where the operator allowed it: such mounts are not searched for keys.
+/// Said where the operator allowed it: mounts and `dir:` images are not searched for keys.
 pub(super) fn mounted_secrets(request: &Request, plan: &Plan) -> Option<Residual> {
     let has_mounts = plan.affordances.iter().any(|affordance| affordance.kind == Kind::Mount)
         || plan.services.values().any(|service| !service.mounts.is_empty());
-    (request.dangerously_mount_secrets && has_mounts).then(|| {
+    let has_directory = plan.image.as_ref().is_some_and(|image| image.reference.starts_with("dir:"));
+    (request.dangerously_mount_secrets && (has_mounts || has_directory)).then(|| {
         residual(
             "mounted_secrets",
-            "the agent can read every credential in its mounts: --dangerously-mount-secrets allows homes and keys",
+            "the agent can read every credential in its mounts and in a `dir:` image: --dangerously-mount-secrets allows homes and keys",
         )
     })
 }
@@ -132,18 +133,25 @@ fn boundary(plan: &Plan) -> Vec<Residual> {
         all.push(residual(
             "shared_pools",
             "sandboxes share with the host what no control group bounds: orphaned TCP sockets, disk bandwidth, the kernel's \
-             log; and /proc shows the host's load, memory and counts of open files (docs/security/kernel-pools.md)",
+             log, open files where fs.file-max is low, committed memory where vm.overcommit_memory is 2, requests for \
+             binfmt modules before Linux 6.14; and /proc shows the host's load, memory and counts of open files \
+             (docs/security/kernel-pools.md)",
         ));
     }
     all
 }
 
 /// What the embedded engine does and the Docker Engine does not.
-fn docker() -> [Residual; 6] {
+fn docker() -> [Residual; 7] {
     [
         residual(
             "terminals_unbounded",
             "the Engine bounds no container's pseudo-terminals: one can take all that the machine has",
+        ),
+        residual(
+            "socket_buffers_unbounded",
+            "where the daemon's machine has version 1 control groups, the Engine bounds no container's TCP buffers: one can take all \
+             that the machine allows for TCP (net.ipv4.tcp_mem)",
         ),
         residual("no_second_fence", "without Landlock the mount namespace is the only fence around files"),
         residual(

@@ -223,6 +223,24 @@ fn a_plan_says_whose_ids_a_sandbox_has() {
     assert_eq!(claims("user"), (false, true));
 }
 
+/// The pools that nothing bounds (docs/security/kernel-pools.md) are in every plan on a shared kernel.
+#[test]
+fn a_plan_says_which_kernel_pools_are_not_bounded() {
+    let residual = |(document, host): (&str, &str), id: &str| {
+        let plan = compile(&request(document), &facts(host)).unwrap();
+        plan.residual.into_iter().find(|residual| residual.id == id).map(|residual| residual.text)
+    };
+    let embedded = ("profile: T2.H1.N2", "root");
+    let docker = ("profile: T2.H1.N2\nsandbox: docker\nimage: debian:12\n", "userns_blocked");
+    for document in [embedded, docker] {
+        let shared = residual(document, "shared_pools").unwrap();
+        assert!(shared.contains("orphaned TCP sockets, disk bandwidth, the kernel's log"), "{shared}");
+    }
+    for id in ["terminals_unbounded", "socket_buffers_unbounded"] {
+        assert!(residual(docker, id).is_some() && residual(embedded, id).is_none(), "{id}");
+    }
+}
+
 #[test]
 fn n0_and_h0_need_a_justification() {
     for profile in ["T0.H1.N0", "T2.H1.N0", "T0.H0.N0"] {
