@@ -24,7 +24,7 @@ fn in_testnet<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) {
         return;
     }
     let program = Path::new(env!("CARGO_BIN_EXE_gateway")).with_file_name("testnet");
-    assert!(program.exists(), "build it first: cargo build --release -p testnet");
+    assert!(program.exists(), "build it first: cargo build --profile ci -p testnet");
     let testnet = Testnet::start(&program, Path::new("")).unwrap();
     let mut again = testnet.command(std::env::current_exe().unwrap());
     let output = again.args(["--exact", name, "--nocapture"]).env(INSIDE, "1").output().unwrap();

@@ -116,7 +116,7 @@ impl Net {
         let www = directory.path().join("www");
         std::fs::create_dir(&www).unwrap();
         let program = built.with_file_name("testnet");
-        assert!(program.exists(), "build it first: cargo build --release -p testnet");
+        assert!(program.exists(), "build it first: cargo build --profile ci -p testnet");
         let testnet = Testnet::start(&program, &www).unwrap();
         let user = std::env::var("RINGFENCE_AS").ok().map(|uid| uid.parse().unwrap());
         let docker = std::env::var("RINGFENCE_PROVIDER").is_ok_and(|provider| provider == "docker");
