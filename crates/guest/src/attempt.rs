@@ -3,6 +3,9 @@
 mod files;
 mod limits;
 mod network;
+mod send_tree;
+mod take_tree;
+mod tree;
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -27,6 +30,12 @@ pub(crate) fn run(attempt: &Attempt) -> ! {
         Attempt::TakeFile { path, permissions } => exit_now(files::outcome(files::take(path, *permissions))),
         Attempt::ListFiles { path } => exit_now(files::outcome(files::list(path))),
         Attempt::StatFile { path } => exit_now(files::outcome(files::stat(path))),
+        Attempt::SendTree { part, shared, changes_only } => {
+            exit_now(files::outcome(send_tree::send(*part, shared, *changes_only)))
+        }
+        Attempt::TakeTree { part, declared, shared } => {
+            exit_now(files::outcome(take_tree::take(*part, declared, shared)))
+        }
         _ => {}
     }
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable);
@@ -75,9 +84,12 @@ fn perform(attempt: &Attempt) -> io::Result<Attempted> {
         Attempt::Fill { directory, bytes } => limits::fill(directory, *bytes),
         Attempt::Files { directory, count } => Ok(limits::files(directory, *count)),
         // Done by `run`: their answer is the file itself, or what is there.
-        Attempt::SendFile { .. } | Attempt::TakeFile { .. } | Attempt::ListFiles { .. } | Attempt::StatFile { .. } => {
-            Ok(Attempted::Refused(libc::EINVAL))
-        }
+        Attempt::SendFile { .. }
+        | Attempt::TakeFile { .. }
+        | Attempt::ListFiles { .. }
+        | Attempt::StatFile { .. }
+        | Attempt::SendTree { .. }
+        | Attempt::TakeTree { .. } => Ok(Attempted::Refused(libc::EINVAL)),
     }
 }
 

@@ -16,6 +16,7 @@ mod pause;
 mod relay;
 mod server;
 mod spawn;
+mod started;
 mod syscalls;
 mod tree;
 mod users;
@@ -29,6 +30,7 @@ use rustix::process::{DumpableBehavior, Pid};
 /// The guest's whole life on this control stream; returns the code to end with. Where the stream is two, `writes` is what is
 /// written to. Whoever calls it has one thread, and no descriptor but these and its standard streams.
 pub fn serve(control: OwnedFd, writes: Option<OwnedFd>) -> u8 {
+    started::note();
     // Before anything of the workload exists: no ptrace, no /proc/1/mem, no core.
     let traceable = mutated(Mutation::GuestTraceable);
     let behaviour = if traceable { DumpableBehavior::Dumpable } else { DumpableBehavior::NotDumpable };

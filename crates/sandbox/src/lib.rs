@@ -4,6 +4,7 @@
 //! hands back a byte stream. The host believes nothing that comes out of it.
 
 mod attempt;
+mod carry;
 mod confined;
 mod connection;
 mod container;
@@ -26,6 +27,7 @@ mod transfer;
 mod tree;
 
 pub use attempt::Tried;
+pub use carry::{CarryError, SystemChanges};
 pub use confined::{Access, Confined};
 pub use connection::{Connection, DialError};
 pub use container::{Capture, Containers, Request, System};
@@ -50,5 +52,5 @@ pub use transfer::{Reading, Writing};
 pub use tree::{Transferred, TreeError, TreeLimits};
 pub use wire::{
     Argument, Attempt, Attempted, DialFailure, Ending, Entry, Exec, FailureKind, FileKind, Listed, LocalAddress,
-    Outcome, Stat, Stream, User, WindowSize,
+    Outcome, Part, Stat, Stream, User, WindowSize,
 };

@@ -22,6 +22,11 @@ pub trait Kind: Send + Sync + fmt::Debug {
 
     /// Where host paths are shown inside.
     fn mounts(&self) -> Vec<String>;
+
+    /// Paths inside that all sandboxes of one group share: host paths, and volumes of the group.
+    fn shared(&self) -> Vec<String> {
+        self.mounts()
+    }
 }
 
 /// Makes sandboxes of one kind. The last holder ends it, and whatever it made.

@@ -25,7 +25,7 @@ impl Sandbox {
                 Host::Attempt { id, attempt: Attempt::SendFile { path, limit }, user, timeout_ms: u64::MAX }
             }
         })?;
-        Ok(Reading { running, left: limit, said: Vec::new() })
+        Ok(Reading::new(running, limit, Excess::Lies))
     }
 
     /// Writes a file, making its parents, a chunk at a time. What is there is replaced.
@@ -37,7 +37,7 @@ impl Sandbox {
                 Host::Attempt { id, attempt: Attempt::TakeFile { path, permissions }, user, timeout_ms: u64::MAX }
             }
         })?;
-        Ok(Writing { input: running.input(), running, sent: 0, said: Vec::new() })
+        Ok(Writing::of(running))
     }
 
     /// What is in a directory, with the rights of a user.
@@ -64,7 +64,7 @@ impl Sandbox {
     /// Everything that a child of this user says, which is never more than `limit` bytes.
     async fn said_by(&self, attempt: Attempt, user: User, limit: u64) -> Result<Vec<u8>, SessionError> {
         let running = self.session().begin(|id| Host::Attempt { id, attempt, user, timeout_ms: u64::MAX })?;
-        let mut reading = Reading { running, left: limit, said: Vec::new() };
+        let mut reading = Reading::new(running, limit, Excess::Lies);
         let mut all = Vec::new();
         while let Some(bytes) = reading.next().await? {
             all.extend(bytes);
@@ -98,10 +98,29 @@ fn something_else() -> SessionError {
 pub struct Reading {
     running: Running,
     left: u64,
+    excess: Excess,
     said: Vec<u8>,
 }
 
+/// What more bytes than the limit mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Excess {
+    /// The guest was to keep to the limit, and did not.
+    Lies,
+    /// There is too much of it.
+    TooMuch,
+}
+
 impl Reading {
+    fn new(running: Running, limit: u64, excess: Excess) -> Self {
+        Self { running, left: limit, excess, said: Vec::new() }
+    }
+
+    /// Something that the guest does not count: more than `limit` bytes of it are an error.
+    pub(crate) fn limited(running: Running, limit: u64) -> Self {
+        Self::new(running, limit, Excess::TooMuch)
+    }
+
     /// The next bytes; `None` is the end of the file.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, SessionError> {
         loop {
@@ -109,10 +128,13 @@ impl Reading {
                 Event::Output(Stream::Out, bytes) => {
                     // The guest's word for it is not enough.
                     let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-                    self.left = self
-                        .left
-                        .checked_sub(count)
-                        .ok_or_else(|| SessionError::Died("its guest sent more of a file than it may have".into()))?;
+                    self.left = self.left.checked_sub(count).ok_or_else(|| match self.excess {
+                        Excess::Lies => SessionError::Died("its guest sent more of a file than it may have".into()),
+                        Excess::TooMuch => SessionError::Failed {
+                            kind: FailureKind::TooLarge,
+                            message: "the files are larger than the limit".into(),
+                        },
+                    })?;
                     return Ok(Some(bytes));
                 }
                 Event::Output(Stream::Err, bytes) => note(&mut self.said, &bytes),
@@ -140,6 +162,10 @@ impl std::fmt::Debug for Writing {
 }
 
 impl Writing {
+    pub(crate) fn of(running: Running) -> Self {
+        Self { input: running.input(), running, sent: 0, said: Vec::new() }
+    }
+
     /// Sends bytes; waits while they are not taken. An error is why the file cannot be written.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), SessionError> {
         let input = self.input.clone();

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{command, exec, is_docker, is_root, only_program, sh, usual};
-use sandbox::{Exec, FailureKind, FileKind, Outcome, Overflow, Sandbox, SessionError, TreeLimits, User, WindowSize};
+use sandbox::{
+    Attempt, Exec, FailureKind, FileKind, Outcome, Overflow, Part, Sandbox, SessionError, TreeLimits, Tried, User,
+    WindowSize,
+};
 
 const READ_LIMIT: u64 = 100 << 20;
 
@@ -94,6 +97,8 @@ conformance!(
     terminal,
     nul_is_refused,
     unknown_user,
+    data_is_carried,
+    system_changes_are_carried,
     dead_sandbox_is_an_error,
 );
 
@@ -468,4 +473,101 @@ async fn dead_sandbox_is_an_error(provider: Provider) {
     let after = exec(&sandbox, usual(&["true"])).await;
     assert!(matches!(after, Err(SessionError::Died(_))), "{after:?}");
     sandbox.stop().await.unwrap();
+}
+
+/// Runs a script as root inside: only root may change what the image has.
+async fn as_root(sandbox: &Sandbox, script: &str) -> String {
+    let exec_as_root = Exec { user: User::Default, ..usual(&["sh", "-c", script]) };
+    let completed = exec(sandbox, exec_as_root).await.unwrap();
+    let said = String::from_utf8_lossy(&completed.stderr).into_owned();
+    assert_eq!(completed.outcome, Outcome::Exited(0), "{script}: {said}");
+    String::from_utf8_lossy(&completed.stdout).trim().to_owned()
+}
+
+/// What a sandbox without the agent gets from one that the agent was root in: its data as it is, none of its programs, settings
+/// and names in `/`.
+async fn data_is_carried(provider: Provider) {
+    if provider == Provider::Local {
+        return refuses_trees(&create(provider).await).await;
+    }
+    let (from, to) = (create(provider).await, create(provider).await);
+    let prepare = "mkdir -p /srv/dir /srv/swapped /srv/removed /tmp /undeclared /gone; echo a > /srv/changed; echo b > /srv/dir/kept; \
+                   echo c > /srv/removed/x; mkdir -p /gone/deep; echo d > /gone/deep/x; echo before > /etc/setting";
+    for sandbox in [&from, &to] {
+        as_root(sandbox, &prepare.replace("/undeclared ", "")).await;
+    }
+    as_root(&to, "echo mine > /tmp/mine; echo mine > /srv/dir/mine; mkdir /srv/linked; echo mine > /srv/linked/x")
+        .await;
+    as_root(
+        &from,
+        "cd /srv; echo changed > changed; chmod 640 changed; rm -r removed swapped /gone; ln -s /etc swapped; ln -s changed link; ln -s /etc linked; \
+         mkfifo pipe; ln changed another; mkdir -p deep/er; echo new > 'deep/er/ -ü\n'; chmod 1777 deep/er; \
+         dd if=/dev/zero of=sparse bs=1 count=1 seek=300000000 2>/dev/null; echo end >> sparse; \
+         mkdir /undeclared /declared; echo x > /undeclared/x; echo y > /declared/y; ln /srv/changed /declared/changed; \
+         echo evil > /json.py; echo evil > /etc/setting; mkdir -p /usr/local/bin; echo evil > /usr/local/bin/evil; touch -d '2001-02-03 04:05:06' deep",
+    )
+    .await;
+    let declared = ["declared".to_owned()];
+    to.take_data(&from, &declared, &[], 1 << 30).await.unwrap();
+    for (looks, expected) in [
+        ("cat /srv/changed /srv/another /srv/dir/kept; stat -c '%a %h' /srv/changed", "changed\nchanged\nb\n640 2"),
+        ("for link in swapped link linked; do readlink /srv/$link; done", "/etc\nchanged\n/etc"),
+        ("test -p /srv/pipe && cat /srv/deep/er/*; stat -c '%a %Y' /srv/deep/er | cut -d' ' -f1", "new\n1777"),
+        ("TZ=UTC date -r /srv/deep +%Y-%m-%dT%H:%M:%S", "2001-02-03T04:05:06"),
+        ("stat -c %s /srv/sparse; tail -n 1 /srv/sparse | tr -d '\\0'", "300000005\nend"),
+        (
+            "cat /declared/y /declared/changed; test ! -e /undeclared && test ! -e /json.py && echo absent",
+            "y\nchanged\nabsent",
+        ),
+        (
+            "test ! -e /srv/removed && test ! -e /gone && test ! -e /tmp/mine && test ! -e /srv/dir/mine && echo absent",
+            "absent",
+        ),
+        ("cat /etc/setting; test ! -e /usr/local/bin/evil && echo absent", "before\nabsent"),
+    ] {
+        assert_eq!(as_root(&to, looks).await, expected, "{looks}");
+    }
+    let blocks: u64 = as_root(&to, "stat -c %b /srv/sparse").await.parse().unwrap();
+    assert!(blocks < 1000, "a hole stays one: {blocks} blocks");
+    // Too much, and too deep: refused, and both sandboxes live on.
+    for (mess, limit, word) in [
+        ("dd if=/dev/urandom of=/srv/large bs=1024 count=3000 2>/dev/null", 1 << 20, "larger than the limit"),
+        ("rm /srv/large; cd /srv; n=0; while test $n -lt 600; do mkdir d; cd d; n=$((n+1)); done", 1 << 30, "deeper"),
+    ] {
+        as_root(&from, mess).await;
+        let error = to.take_data(&from, &declared, &[], limit).await.unwrap_err();
+        assert!(matches!(error, sandbox::CarryError::Contents(_)) && error.to_string().contains(word), "{error}");
+        assert_eq!(as_root(&from, "echo lives").await + &as_root(&to, "echo lives").await, "liveslives");
+    }
+}
+
+/// Without isolation the root directory is the host's: nothing makes or removes files there.
+async fn refuses_trees(local: &Sandbox) {
+    let attempt = Attempt::TakeTree { part: Part::Data, declared: Vec::new(), shared: Vec::new() };
+    let tried = local.attempt(attempt, User::Default, Duration::from_secs(5)).await;
+    assert!(!matches!(tried, Ok(Tried::Answered(_) | Tried::Ended(Outcome::Exited(0)))), "{tried:?}");
+}
+
+/// What setup made of programs, settings and files in `/`, for a sandbox that begins as the image again.
+async fn system_changes_are_carried(provider: Provider) {
+    if provider == Provider::Local {
+        return;
+    }
+    let (from, to) = (create(provider).await, create(provider).await);
+    as_root(
+        &from,
+        "mkdir -p /usr/local/lib /etc /made/empty; echo check > /usr/local/lib/check; chmod 4755 /usr/local/lib/check || true; echo set > /etc/set; \
+         ln -s set /etc/link; echo key > /key; mkdir -p /srv; echo data > /srv/data; echo y > /made/empty/y",
+    )
+    .await;
+    let mut changes = from.keep_system(&[], 1 << 30).await.unwrap();
+    as_root(&from, "echo evil > /usr/local/lib/check; echo evil > /key; echo evil > /etc/other").await;
+    for _ in 0..2 {
+        to.take_system(&mut changes).await.unwrap();
+        let looks = "cat /usr/local/lib/check /etc/link /key; test -x /usr/local/lib/check && test -d /made && test ! -e /made/empty && \
+                     test ! -e /srv/data && test ! -e /etc/other && echo absent";
+        assert_eq!(as_root(&to, looks).await, "check\nset\nkey\nabsent");
+    }
+    let error = from.keep_system(&[], 10).await.unwrap_err();
+    assert!(error.to_string().contains("larger than the limit"), "{error}");
 }

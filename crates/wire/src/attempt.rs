@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::message::FailureKind;
+use crate::tree::Part;
 
 /// The most that an attempt reads of anything, in bytes.
 pub const MAX_ATTEMPTED: usize = 64 << 10;
@@ -168,6 +169,25 @@ pub enum Attempt {
         /// Where.
         path: String,
     },
+    /// Send a part of the file system to standard output as [`Item`](crate::Item)s. Failures are told as those of `SendFile`.
+    SendTree {
+        /// Which part.
+        part: Part,
+        /// Paths of mounts that the receiver has too; they are not looked into.
+        shared: Vec<String>,
+        /// Whether entries that did not change since the guest started are [`Item::Kept`](crate::Item::Kept).
+        changes_only: bool,
+    },
+    /// Make a part of the file system from [`Item`](crate::Item)s on standard input. Failures are told as those of `SendFile`; an entry
+    /// that was sent as unchanged and is another here is [`FailureKind::Conflict`].
+    TakeTree {
+        /// Which part.
+        part: Part,
+        /// Directories in `/` that need not be there before.
+        declared: Vec<String>,
+        /// Paths of mounts that the sender has too; they stay as they are.
+        shared: Vec<String>,
+    },
 }
 
 /// Why a transfer by a child failed: kinds as exit codes.
@@ -176,7 +196,7 @@ pub struct TransferFailure;
 
 impl TransferFailure {
     /// The kinds, by their codes from 64 on: below are those of a child that came to another end.
-    const KINDS: [FailureKind; 8] = [
+    const KINDS: [FailureKind; 9] = [
         FailureKind::Other,
         FailureKind::NotFound,
         FailureKind::PermissionDenied,
@@ -185,6 +205,7 @@ impl TransferFailure {
         FailureKind::NotRegular,
         FailureKind::TooLarge,
         FailureKind::Exhausted,
+        FailureKind::Conflict,
     ];
 
     /// The exit code of a kind.

@@ -9,6 +9,7 @@
 mod attempt;
 mod frame;
 mod message;
+mod tree;
 
 pub use attempt::{Argument, Attempt, Attempted, Ending, Listed, LocalAddress, MAX_ATTEMPTED, TransferFailure};
 pub use frame::{Decoder, FrameError, MAX_CHUNK, MAX_FRAME, Message, encode};
@@ -16,3 +17,4 @@ pub use message::{
     DialFailure, Entry, Exec, FailureKind, FileKind, Guest, Host, Look, MAX_LISTED, MAX_LISTED_BYTES, MAX_QUESTION,
     Outcome, PROTOCOL_VERSION, Stat, Stream, User, WINDOW, WindowSize, Within, WriteMode,
 };
+pub use tree::{ENGINE_DIRECTORIES, Item, MAX_DEPTH, MAX_TREE_CHUNK, Meta, Part, SYSTEM_DIRECTORIES, Unchanged};

@@ -9,7 +9,7 @@ use crate::attempt::Attempt;
 use crate::frame::{FrameError, Message};
 
 /// The version that both sides must speak.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 /// How many bytes of a stream may be under way before the receiver grants more.
 pub const WINDOW: u32 = 1 << 20;
 /// The longest question of a program's that is passed on.
@@ -361,6 +361,8 @@ pub enum FailureKind {
     Link,
     /// A file with more than one name, one of which may lie outside the root.
     HardLink,
+    /// An entry of a tree is not the one that the sender took it for.
+    Conflict,
 }
 
 /// What sort of thing is at a path.

@@ -1,10 +1,10 @@
-//! The bytes of protocol version 5. If this changes, raise `PROTOCOL_VERSION`.
+//! The bytes of protocol version 6. If this changes, raise `PROTOCOL_VERSION`.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 use wire::{
     Argument, Attempt, Decoder, DialFailure, Entry, Exec, FailureKind, FileKind, FrameError, Guest, Host, Look,
-    MAX_CHUNK, MAX_FRAME, Message, Outcome, Stat, Stream, User, WindowSize, Within, WriteMode, encode,
+    MAX_CHUNK, MAX_FRAME, Message, Outcome, Part, Stat, Stream, User, WindowSize, Within, WriteMode, encode,
 };
 
 fn host_messages() -> Vec<Host> {
@@ -22,7 +22,7 @@ fn host_messages() -> Vec<Host> {
     let looks = [Look::Stat, Look::List, Look::Readable, Look::Writable];
     let looks = looks.map(|look| Host::LookWithin { id, within: within.clone(), look });
     let mut messages = vec![
-        Host::Hello { version: 5 },
+        Host::Hello { version: 6 },
         Host::Exec { id, exec },
         Host::Input { id, bytes: b"in".to_vec() },
         Host::InputEnd { id },
@@ -49,6 +49,12 @@ fn host_messages() -> Vec<Host> {
     let tcp = Attempt::Tcp { to: "198.51.100.7:443".parse().unwrap(), send: b"hi".to_vec(), timeout_ms };
     let attempts = [call, tcp, Attempt::Descriptors].map(|attempt| (attempt, user.clone()));
     messages.extend(attempts.map(|(attempt, user)| Host::Attempt { id, attempt, user, timeout_ms }));
+    let (declared, shared) = (vec!["work".into()], vec!["/mnt".into()]);
+    let trees = [
+        Attempt::SendTree { part: Part::System, shared: shared.clone(), changes_only: true },
+        Attempt::TakeTree { part: Part::Data, declared, shared },
+    ];
+    messages.extend(trees.map(|attempt| Host::Attempt { id, attempt, user: User::Default, timeout_ms }));
     messages.extend([
         Host::Relay { id, tcp: 61_953, udp: 61_954 },
         Host::Accept { id, window: 65_536 },
@@ -62,12 +68,13 @@ fn guest_messages() -> Vec<Guest> {
     let id = 7;
     let stat = Stat { kind: FileKind::File, size: 5, permissions: 0o644 };
     let mut messages = vec![
-        Guest::Hello { version: 5 },
+        Guest::Hello { version: 6 },
         Guest::Output { id, stream: Stream::Out, bytes: b"out".to_vec() },
         Guest::Output { id, stream: Stream::Err, bytes: b"err".to_vec() },
         Guest::Done { id, bytes: 5 },
         Guest::Failed { id, kind: FailureKind::NotFound, message: "no".into() },
         Guest::Failed { id, kind: FailureKind::HardLink, message: "two".into() },
+        Guest::Failed { id, kind: FailureKind::Conflict, message: "changed".into() },
         Guest::Credit { id, bytes: 65_536 },
         Guest::Stat { id, stat: Some(stat) },
         Guest::Stat { id, stat: None },
@@ -118,7 +125,7 @@ fn golden<M: Message + PartialEq + std::fmt::Debug>(messages: &[M]) -> String {
 }
 
 #[test]
-fn version_5() {
+fn version_6() {
     insta::assert_snapshot!("host", golden(&host_messages()));
     insta::assert_snapshot!("guest", golden(&guest_messages()));
 }

@@ -14,10 +14,10 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use wire::SYSTEM_DIRECTORIES as SYSTEM;
+
 use super::home::Rights;
 
-/// Directories that programs are started from, load and read by default: from before the agent in every file.
-const SYSTEM: [&str; 8] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "usr"];
 /// Mount points of the engine's own file systems.
 const ENGINE: [&str; 2] = ["dev", "proc"];
 

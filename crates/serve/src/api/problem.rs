@@ -248,6 +248,7 @@ impl From<SessionError> for Problem {
             FailureKind::Other => (Code::Conflict, "other"),
             FailureKind::Link => (Code::PermissionDenied, "link"),
             FailureKind::HardLink => (Code::PermissionDenied, "hard_link"),
+            FailureKind::Conflict => (Code::Conflict, "conflict"),
         };
         let mut problem = Self::new(code, message);
         problem.0.failure = Some(word.to_owned());

@@ -85,6 +85,8 @@ fn failed(error: &SessionError, spot: &Spot, limit: u64) -> Failed {
         FailureKind::PermissionDenied => refused("may not be used by this user"),
         FailureKind::Invalid => other(ToolErrorKind::Parsing),
         FailureKind::TooLarge | FailureKind::Exhausted | FailureKind::ProcessLimit => other(ToolErrorKind::Limit),
-        FailureKind::UnknownUser | FailureKind::UnmappedUser | FailureKind::Other => other(ToolErrorKind::Unknown),
+        FailureKind::UnknownUser | FailureKind::UnmappedUser | FailureKind::Conflict | FailureKind::Other => {
+            other(ToolErrorKind::Unknown)
+        }
     })
 }
