@@ -1,10 +1,13 @@
 //! A container that is held: how it ends.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bollard::query_parameters::{InspectContainerOptions, RemoveContainerOptions};
-use sandbox::{Backing, StartError};
+use bollard::models::EventMessage;
+use bollard::query_parameters::{EventsOptions, InspectContainerOptions, RemoveContainerOptions};
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use sandbox::{Autopsy, Backing, StartError};
 use tokio::runtime::Handle;
 
 use crate::engine::Engine;
@@ -14,6 +17,12 @@ use crate::place::Place;
 /// How soon a container that is being removed is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const LOOK_SELDOM: Duration = Duration::from_millis(80);
+/// How long the daemon may take to report a container's end.
+const REPORT: Duration = Duration::from_secs(2);
+/// The most events of a container that are read; the daemon keeps 256 of all containers.
+const MOST_EVENTS: usize = 256;
+/// The exit code of a guest that was killed.
+const KILLED: &str = "137";
 /// When one that was asked for in vain is looked for again.
 const LATER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
@@ -56,6 +65,11 @@ impl Backing for Held {
         Some(&self.name)
     }
 
+    fn autopsy(&self) -> Option<Autopsy> {
+        let (engine, id, runtime) = (self.engine.clone(), self.id.clone()?, self.runtime.clone());
+        Some(Arc::new(move || runtime.block_on(ran_out_of_memory(&engine, &id))))
+    }
+
     fn abandon(&mut self) {
         let Some(id) = self.id.take() else { return };
         let (engine, place) = (self.engine.clone(), Arc::clone(&self.place));
@@ -77,6 +91,44 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.abandon();
     }
+}
+
+/// Whether the kernel killed a container's guest because the container's memory was full, by the daemon's events.
+///
+/// The daemon does not report every such kill as one of memory: it can lose the race with the container's end. But nothing inside can
+/// kill the guest, so a kill that no client of the daemon asked for is taken for one. False if the daemon reports no end within
+/// [`REPORT`].
+async fn ran_out_of_memory(engine: &Engine, id: &str) -> bool {
+    let end = engine.ask("events", |client| end_by_events(client, id));
+    matches!(tokio::time::timeout(REPORT, end).await, Ok(Ok(Some(true))))
+}
+
+/// Reads a container's events, past ones first, until they say how it ended.
+async fn end_by_events(client: bollard::Docker, id: &str) -> Result<Option<bool>, bollard::errors::Error> {
+    let only = |name: &str, values: &[&str]| (name.to_owned(), values.iter().map(|one| (*one).to_owned()).collect());
+    let filters = HashMap::from([only("container", &[id]), only("event", &["oom", "kill", "die"])]);
+    let options = EventsOptions { since: Some("1".into()), until: None, filters: Some(filters) };
+    let mut events = client.events(Some(options)).take(MOST_EVENTS);
+    let mut seen = Vec::new();
+    while let Some(event) = events.try_next().await? {
+        seen.push(event);
+        if let Some(known) = killed_for_memory(&seen) {
+            return Ok(Some(known));
+        }
+    }
+    Ok(None)
+}
+
+/// What the events of a container say of its end; `None` if they do not have it yet.
+fn killed_for_memory(events: &[EventMessage]) -> Option<bool> {
+    let is = |event: &EventMessage, action: &str| event.action.as_deref() == Some(action);
+    if events.iter().any(|event| is(event, "oom")) {
+        return Some(true);
+    }
+    let end = events.iter().find(|event| is(event, "die"))?;
+    let attributes = end.actor.as_ref().and_then(|actor| actor.attributes.as_ref());
+    let code = attributes.and_then(|attributes| attributes.get("exitCode")).map(String::as_str);
+    Some(code == Some(KILLED) && !events.iter().any(|event| is(event, "kill")))
 }
 
 /// Ends a container with everything in it, and waits until it is gone.
@@ -119,4 +171,33 @@ async fn order_removal(engine: &Engine, id: &str) -> Result<(), DockerError> {
     let options = RemoveContainerOptions { force: true, v: true, link: false };
     let remove = |client: bollard::Docker| async move { client.remove_container(id, Some(options)).await };
     engine.order("remove container", remove).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(action: &str, code: Option<&str>) -> EventMessage {
+        let attributes = code.map(|code| HashMap::from([("exitCode".to_owned(), code.to_owned())]));
+        let actor = bollard::models::EventActor { attributes, ..Default::default() };
+        EventMessage { action: Some(action.into()), actor: Some(actor), ..Default::default() }
+    }
+
+    #[test]
+    fn a_guest_that_was_killed_without_a_request_ran_out_of_memory() {
+        let (oom, kill) = (event("oom", None), event("kill", None));
+        let (killed, ended) = (event("die", Some("137")), event("die", Some("0")));
+        for (events, expected) in [
+            (vec![], None),
+            (vec![kill.clone()], None),
+            (vec![oom.clone()], Some(true)),
+            (vec![oom, killed.clone()], Some(true)),
+            (vec![killed.clone()], Some(true)),
+            (vec![kill, killed], Some(false)),
+            (vec![ended], Some(false)),
+            (vec![event("die", None)], Some(false)),
+        ] {
+            assert_eq!(killed_for_memory(&events), expected, "{events:?}");
+        }
+    }
 }

@@ -109,7 +109,7 @@ impl Backing for Held {
 
     fn autopsy(&self) -> Option<Autopsy> {
         let (helper, id) = (Arc::clone(&self.helper), self.id);
-        Some(Box::new(move || lock(&helper).is_starved(id)))
+        Some(Arc::new(move || lock(&helper).is_starved(id)))
     }
 
     fn changes(&self) -> Option<Changes> {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -113,7 +114,7 @@ pub type ReadError = SessionError;
 pub type Stopping = Pin<Box<dyn Future<Output = Option<Result<(), StartError>>> + Send>>;
 
 /// Finds out whether a sandbox ran out of memory; on a thread that may wait.
-pub type Autopsy = Box<dyn FnOnce() -> bool + Send>;
+pub type Autopsy = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// How a sandbox is ended; dropping it ends it too.
 pub trait Backing: Send + Sync {
@@ -160,6 +161,7 @@ pub trait Backing: Send + Sync {
 pub struct Sandbox {
     session: Session,
     backing: Option<Box<dyn Backing>>,
+    autopsy: Option<Autopsy>,
 }
 
 impl std::fmt::Debug for Sandbox {
@@ -191,19 +193,20 @@ impl Tail {
 impl Sandbox {
     /// A sandbox whose guest an engine has started.
     pub fn new(session: Session, backing: Box<dyn Backing>) -> Self {
-        Self { session, backing: Some(backing) }
+        let autopsy = backing.autopsy();
+        Self { session, backing: Some(backing), autopsy }
     }
 
     /// Works in a sandbox that another process of this user holds and shares.
     pub async fn join(socket: &std::path::Path) -> Result<Self, StartError> {
         let stream = tokio::net::UnixStream::connect(socket).await.map_err(StartError::Helper)?;
-        Ok(Self { session: Session::open(stream).await?, backing: None })
+        Ok(Self { session: Session::open(stream).await?, backing: None, autopsy: None })
     }
 
     /// A second hold on it, for whoever works in it and does not end it: dropping this changes nothing.
     #[must_use]
     pub fn hold(&self) -> Self {
-        Self { session: self.session.clone(), backing: None }
+        Self { session: self.session.clone(), backing: None, autopsy: self.autopsy.clone() }
     }
 
     /// What whoever provides it calls it, where that can be looked up from outside.
@@ -332,8 +335,8 @@ impl Sandbox {
     /// Whether a sandbox that is gone ran out of memory, so that its guest was killed. What runs inside can cause that, with memory
     /// that outlives processes: files, shared memory. False where it cannot be found out.
     pub async fn ran_out_of_memory(&self) -> bool {
-        let Some(autopsy) = self.backing.as_ref().and_then(|backing| backing.autopsy()) else { return false };
-        tokio::task::spawn_blocking(autopsy).await.unwrap_or(false)
+        let Some(autopsy) = self.autopsy.clone() else { return false };
+        tokio::task::spawn_blocking(move || autopsy()).await.unwrap_or(false)
     }
 
     /// What it changed of its image; `None` where its files are not its own, or another process holds it.
