@@ -51,6 +51,11 @@ impl Kind for Docker {
     fn mounts(&self) -> Vec<String> {
         self.request.mounts.iter().map(|mount| mount.target.clone()).collect()
     }
+
+    fn shared(&self) -> Vec<String> {
+        let volumes = self.request.volumes.iter().filter(|volume| volume.name.is_some());
+        self.mounts().into_iter().chain(volumes.map(|volume| volume.target.clone())).collect()
+    }
 }
 
 struct Made {

@@ -9,9 +9,9 @@ use sandbox::{Exec, Outcome, Overflow, Sandbox, Snapshot, System, User};
 use serde_json::json;
 
 use crate::journal::{Journal, now};
-use crate::place::{Place, PlaceError, Places, Watched, chain};
-use crate::sample::Shared;
-use crate::score::{self, Panel, SHELL, Shell};
+use crate::place::{Place, PlaceError, Places, STAGE_TIMEOUT, Watched, chain};
+use crate::sample::{Shared, scripted};
+use crate::score::{self, Panel};
 use crate::solve::{State, Stop};
 use crate::task::{FileContent, HostFile, Sample, Scorer, of_service};
 
@@ -27,6 +27,7 @@ pub(crate) async fn set_up(
     places: &Places,
     sample: &Sample,
     name: &str,
+    scripted: bool,
     journal: &Journal,
 ) -> Result<(Place, Option<Snapshot>), Stop> {
     let _span = journal.span("setup", "setup");
@@ -75,7 +76,9 @@ pub(crate) async fn set_up(
     } else {
         journal.info(json!({"kind": "phase", "note": "a local process has no phases: what setup started lives on"}));
     }
-    place.shell = shell_of(places, &place).await;
+    if scripted && places.clears_up() && (sample.setup.is_some() || sample.files.keys().any(is_kept)) {
+        places.keep_system(&mut place).await.map_err(text)?;
+    }
     Ok((place, None))
 }
 
@@ -84,12 +87,6 @@ async fn read(file: HostFile) -> Result<Vec<u8>, String> {
     let name = file.relative().display().to_string();
     let read = tokio::task::spawn_blocking(move || file.read()).await.map_err(std::io::Error::other);
     read.and_then(|bytes| bytes).map_err(|error| format!("`{name}` cannot be read: {error}"))
-}
-
-/// Whether there is a shell that the agent could take away from the scorer.
-async fn shell_of(places: &Places, place: &Place) -> Shell {
-    let is_there = places.clears_up() && matches!(place.sandbox.stat(SHELL).await, Ok(Some(_)));
-    if is_there { Shell::WasThere } else { Shell::Untouched }
 }
 
 /// Does something in a place, unless nothing watches its network any more: then whatever it came to counts for nothing.
@@ -134,14 +131,17 @@ fn script_time(shared: &Shared, stated: u64) -> Duration {
     Duration::from_millis(stated.min(shared.plan.limits.time.amount.0))
 }
 
-/// How long judging may take: a sample's time once more for models, and beside it the time of each script. A script that
+/// How long judging may take: a sample's time once more for models, and beside it the time of each script, and of copying files to
+/// the score phase's sandbox where the provider cannot keep them. A script that
 /// takes longer is ended by its own time, and is a wrong answer; what takes longer than all of them is an error.
 pub(crate) fn judging_time(shared: &Shared) -> Duration {
     let scripts = shared.task.scorers.iter().map(|scorer| match scorer {
         Scorer::Script { timeout, .. } => script_time(shared, *timeout) + TIDYING_UP,
         _ => Duration::ZERO,
     });
-    Duration::from_millis(shared.plan.limits.time.amount.0) + scripts.sum::<Duration>()
+    let is_staged = scripted(&shared.task) && shared.places.as_ref().is_some_and(Places::clears_up);
+    let staging = if is_staged { STAGE_TIMEOUT + TIDYING_UP } else { Duration::ZERO };
+    Duration::from_millis(shared.plan.limits.time.amount.0) + scripts.sum::<Duration>() + staging
 }
 
 /// The score phase. A sample that failed is not judged; its place is left all the same.
@@ -155,21 +155,22 @@ pub(crate) async fn score_all(
     failed: bool,
 ) -> Result<BTreeMap<String, Score>, Stop> {
     let text = |error: PlaceError| chain(&error);
-    let scripted = shared.task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }));
+    let scripted = scripted(&shared.task);
     let mut scene: Option<Snapshot> = None;
     let mut kept: Option<Place> = None;
-    // Why there is nothing left to judge in, where one sandbox serves all phases and the agent made it useless.
+    // Why there is nothing left to judge, where the provider keeps no files and the agent made carrying them impossible.
     let mut lost: Option<String> = None;
-    if let (Some(places), Some(mut place)) = (&shared.places, place) {
+    if let (Some(places), Some(place)) = (&shared.places, place) {
         if scripted && !failed && places.has_snapshots() {
             scene = Some(places.freeze(place, journal).await.map_err(text)?);
         } else if scripted && !failed && places.clears_up() {
-            match places.clear(&mut place, Phase::Score, journal).await {
-                Ok(()) => kept = Some(place),
-                Err(error) if error.is_unresponsive() => {
-                    lost = Some(chain(&error));
-                    places.leave(place, journal).await.map_err(text)?;
-                }
+            let declared = match &system {
+                System::Before { declared, .. } => declared.as_slice(),
+                System::AsLeft => &[],
+            };
+            match places.stage(place, name, declared, journal).await {
+                Ok(place) => kept = Some(place),
+                Err(error) if error.is_of_agent() => lost = Some(chain(&error)),
                 Err(error) => return Err(text(error).into()),
             }
         } else {
@@ -205,7 +206,7 @@ pub(crate) async fn score_all(
                 };
                 match entered.map_err(|error| places.stop(&error)) {
                     Ok(mut place) => {
-                        let (timeout, script) = (script_time(shared, *timeout), (script.as_str(), place.shell));
+                        let timeout = script_time(shared, *timeout);
                         let (sandbox, networks) = place.parts();
                         let judged = watched(networks, score::by_script(sandbox, script, timeout, sample, state)).await;
                         let cleared = match &judged {
@@ -217,7 +218,7 @@ pub(crate) async fn score_all(
                         };
                         match cleared {
                             Ok(true) => kept = Some(place),
-                            Err(error) if !error.is_unresponsive() => return Err(text(error).into()),
+                            Err(error) if !error.is_of_agent() => return Err(text(error).into()),
                             left => {
                                 lost = left.err().map(|error| chain(&error));
                                 places.leave(place, journal).await.map_err(text)?;

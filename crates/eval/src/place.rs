@@ -13,7 +13,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use profile::{Egress, Phase, Plan, Provider};
-use sandbox::{Capture, Maker, Pool, Sandbox, Snapshot, StartError, System, Variant};
+use sandbox::{
+    Capture, CarryError, Maker, Pool, Sandbox, SessionError, Snapshot, StartError, System, SystemChanges, Variant,
+};
 use serde_json::json;
 use stack::{Blueprint, Running, Stack, StackError, Start};
 use thiserror::Error;
@@ -22,7 +24,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::approval::Gate;
 use crate::journal::Journal;
 use crate::network::{Network, Served, Services, totals};
-use crate::score::Shell;
 use crate::solve::Stop;
 
 /// Why there is no place to work in.
@@ -39,10 +40,13 @@ pub enum PlaceError {
     NotBuilt(Provider),
     /// A phase could not be ended.
     #[error("the processes of a phase could not be ended")]
-    Session(#[from] sandbox::SessionError),
+    Session(#[from] SessionError),
     /// A service of the sample is not there.
     #[error(transparent)]
     Stack(#[from] StackError),
+    /// What the agent left cannot be carried to the sandbox of the score phase.
+    #[error(transparent)]
+    Carry(#[from] CarryError),
     /// A phase without rules.
     #[error("the plan has no network for the phase {0}")]
     NoPlan(&'static str),
@@ -77,11 +81,16 @@ pub(crate) enum Making {
 
 /// How long the services of a sample may take until they are ready.
 const PATIENCE: Duration = Duration::from_mins(5);
+/// The most time for copying the agent's files to the sandbox of the score phase. What takes longer is the agent's doing: it counts
+/// as wrong, and does not use up the time for judging, which would be an error.
+pub(crate) const STAGE_TIMEOUT: Duration = Duration::from_mins(2);
 
 struct Engine {
     maker: Arc<dyn Maker>,
     pool: Pool,
     network: Option<Network>,
+    /// Paths inside that all sandboxes share.
+    shared: Vec<String>,
 }
 
 /// One sandbox, in one phase.
@@ -90,15 +99,19 @@ pub(crate) struct Place {
     served: Option<Served>,
     /// The services that it is one of; they hold it, and what is above is a second hold on the default one.
     services: Option<Running<Served>>,
-    /// Whether a scorer in the same sandbox could have its shell taken away.
-    pub(crate) shell: Shell,
+    /// What setup changed of programs and settings, for the sandbox of the score phase, where files cannot be kept.
+    prepared: Option<SystemChanges>,
     _slot: Option<OwnedSemaphorePermit>,
 }
 
 impl PlaceError {
-    /// Whether the guest is there and does not answer, which an agent can cause.
-    pub(crate) fn is_unresponsive(&self) -> bool {
-        matches!(self, Self::Session(sandbox::SessionError::Unresponsive(_)))
+    /// Whether a guest is there and does not answer, or its files cannot be carried, which an agent can cause.
+    pub(crate) fn is_of_agent(&self) -> bool {
+        matches!(
+            self,
+            Self::Session(SessionError::Unresponsive(_))
+                | Self::Carry(CarryError::Contents(_) | CarryError::Session(SessionError::Unresponsive(_)))
+        )
     }
 
     /// Whether what lies in a mount keeps a sandbox from being made.
@@ -131,7 +144,7 @@ impl Places {
                 // What lies in a writable mount is looked at when a sandbox is made: none is made before its sample's turn.
                 let warm = if has_writable_mounts(&plan) { 0 } else { warm.min(most) };
                 let pool = Pool::expecting(Arc::clone(&maker), warm, expected);
-                Kind::Made(Box::new(Engine { maker, pool, network }))
+                Kind::Made(Box::new(Engine { maker, pool, network, shared: kind.shared() }))
             }
             (provider, None) => return Err(PlaceError::NotBuilt(provider)),
         };
@@ -215,7 +228,7 @@ impl Places {
             begun["name"] = name.into();
         }
         journal.info(begun);
-        Ok(Place { sandbox, served, services: None, shell: Shell::Untouched, _slot: slot })
+        Ok(Place { sandbox, served, services: None, prepared: None, _slot: slot })
     }
 
     async fn serve(
@@ -253,7 +266,7 @@ impl Places {
         let missing = || StackError::Unknown { service: running.default_name().to_owned() };
         let sandbox = running.default().ok_or_else(missing)?.hold();
         journal.info(json!({"kind": "sandbox", "action": "start", "phase": phase.name()}));
-        Ok(Place { sandbox, served: None, services: Some(running), shell: Shell::Untouched, _slot: slot })
+        Ok(Place { sandbox, served: None, services: Some(running), prepared: None, _slot: slot })
     }
 
     fn lines<'a>(&self, stacked: &'a Stacked, sample: &str, journal: &'a Journal) -> Services<'a> {
@@ -291,6 +304,90 @@ impl Places {
         }
         journal.info(json!({"kind": "sandbox", "action": "end_all", "next": next.name()}));
         Ok(())
+    }
+
+    /// Paths inside that all sandboxes of a sample share.
+    fn shared(&self) -> Vec<String> {
+        match &self.kind {
+            Kind::Local => Vec::new(),
+            Kind::Made(engine) => engine.shared.clone(),
+            Kind::Stacked(stacked) => stacked.stack.default_shared(),
+        }
+    }
+
+    /// The most bytes of files that a sandbox of the score phase gets.
+    fn most_files(&self) -> u64 {
+        self.plan.limits.disk.amount.0
+    }
+
+    /// Keeps programs and settings as setup left them, for the sandbox of the score phase. Nothing of setup's runs any more.
+    pub(crate) async fn keep_system(&self, place: &mut Place) -> Result<(), PlaceError> {
+        place.prepared = Some(place.sandbox.keep_system(&self.shared(), self.most_files()).await?);
+        Ok(())
+    }
+
+    /// Ends the agent's phase where files cannot be kept: a new sandbox gets the agent's data, and programs and settings from
+    /// before the agent; the agent's sandbox is ended. On an error both are.
+    pub(crate) async fn stage(
+        &self,
+        mut place: Place,
+        sample: &str,
+        declared: &[String],
+        journal: &Journal,
+    ) -> Result<Place, PlaceError> {
+        let staged = self.move_to_stage(&mut place, sample, declared, journal).await;
+        if let Err(error) = staged {
+            let error = self.blame(error, &place).await;
+            self.leave(place, journal).await?;
+            return Err(error);
+        }
+        journal.info(json!({"kind": "sandbox", "action": "stage", "phase": Phase::Score.name()}));
+        Ok(place)
+    }
+
+    async fn move_to_stage(
+        &self,
+        place: &mut Place,
+        sample: &str,
+        declared: &[String],
+        journal: &Journal,
+    ) -> Result<(), PlaceError> {
+        self.clear(place, Phase::Score, journal).await?;
+        let (shared, most) = (self.shared(), self.most_files());
+        let mut prepared = place.prepared.take();
+        let (fresh, capture) = match (&self.kind, &place.services) {
+            (Kind::Made(engine), _) => engine.pool.claim().await?,
+            (Kind::Stacked(stacked), Some(running)) => stacked.stack.another_default(running, sample).await?,
+            _ => return Err(PlaceError::NotBuilt(self.plan.provider)),
+        };
+        if let Some(changes) = &mut prepared {
+            fresh.take_system(changes).await?;
+        }
+        let taken = fresh.take_data(&place.sandbox, declared, &shared, most);
+        let too_slow =
+            |_| CarryError::Contents(format!("copying them takes longer than {} s", STAGE_TIMEOUT.as_secs()));
+        tokio::time::timeout(STAGE_TIMEOUT, taken).await.map_err(too_slow)??;
+        if let (Kind::Stacked(stacked), Some(running)) = (&self.kind, &mut place.services) {
+            place.sandbox = fresh.hold();
+            let egress = self.egress(Phase::Score)?;
+            let lines = self.lines(stacked, sample, journal);
+            return Ok(running.replace_default(&stacked.stack, &lines, (fresh, capture), egress).await?);
+        }
+        let served = self.serve(Phase::Score, sample, Some(capture), journal).await?;
+        let old = std::mem::replace(&mut place.sandbox, fresh);
+        let old_served = std::mem::replace(&mut place.served, served);
+        let stopped = old.stop().await;
+        self.leave_network(old_served, journal).await;
+        Ok(stopped?)
+    }
+
+    /// The agent's fault, where its sandbox is gone because its memory was full.
+    async fn blame(&self, error: PlaceError, place: &Place) -> PlaceError {
+        let is_gone = matches!(error, PlaceError::Session(_) | PlaceError::Carry(CarryError::Session(_)));
+        if is_gone && !error.is_of_agent() && place.sandbox.ran_out_of_memory().await {
+            return CarryError::Contents("the sandbox ran out of memory, and its guest was killed".into()).into();
+        }
+        error
     }
 
     /// Who is asked from now on about names that no rule lists.

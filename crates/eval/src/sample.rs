@@ -252,8 +252,12 @@ fn fields(sample: &Sample, state: &State, scores: &BTreeMap<String, Score>) -> M
 pub(crate) fn needs_place(task: &Task, plan: &Plan, granted: &[Tool], sample: &Sample) -> bool {
     let mut needing = granted.iter().filter(|tool| tool.needs_sandbox(plan.file_tools.mode));
     let works = needing.any(|tool| task.solvers.iter().any(|solver| solver.offers(tool.name())));
-    let scripted = task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }));
-    works || scripted || !sample.files.is_empty() || sample.setup.is_some()
+    works || scripted(task) || !sample.files.is_empty() || sample.setup.is_some()
+}
+
+/// Whether a scorer is a script, which runs in a sandbox.
+pub(crate) fn scripted(task: &Task) -> bool {
+    task.scorers.iter().any(|scorer| matches!(scorer, Scorer::Script { .. }))
 }
 
 /// Everything between the first and the last event.
@@ -346,7 +350,7 @@ async fn prepare(
 ) -> Result<(Place, Option<Snapshot>), Stop> {
     tokio::select! {
         biased;
-        ready = set_up(places, sample, name, journal) => ready,
+        ready = set_up(places, sample, name, scripted(&shared.task), journal) => ready,
         over = shared.budget.ended() => Err(Stop::Run(over)),
         () = tokio::time::sleep_until(deadline.into()) => {
             Err(Stop::Failed("the sample's time was up before it was set up".into()))

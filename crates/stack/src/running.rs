@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use egress::Switchboard;
 use profile::Egress;
-use sandbox::{Sandbox, StartError};
+use sandbox::{Capture, Sandbox, StartError};
 
+use crate::error::StackError;
 use crate::gateway::Gateway;
 use crate::service::{Health, Process, Restart, Service};
 use crate::start::{Held, Stack};
@@ -36,11 +38,17 @@ pub struct Running<S> {
     ones: Vec<One<S>>,
     default: String,
     group: String,
+    board: Arc<Switchboard>,
 }
 
 impl<S: Send> Running<S> {
-    pub(crate) fn new(ones: Vec<One<S>>, default: String, group: String) -> Self {
-        Self { ones, default, group }
+    pub(crate) fn new(ones: Vec<One<S>>, default: String, group: String, board: Arc<Switchboard>) -> Self {
+        Self { ones, default, group, board }
+    }
+
+    /// The name of what the services share.
+    pub(crate) fn group(&self) -> &str {
+        &self.group
     }
 
     /// A service's sandbox.
@@ -101,6 +109,38 @@ impl<S: Send> Running<S> {
         if let Some(one) = one.filter(|one| one.tasks.is_empty() && one.process.is_some()) {
             one.go();
         }
+    }
+
+    /// Puts another sandbox in the place of the default service's, with the service's network and neighbours, and ends the old
+    /// one. `most` is the most that it may reach.
+    pub async fn replace_default<G: Gateway<Served = S>>(
+        &mut self,
+        stack: &Stack,
+        gateway: &G,
+        (sandbox, capture): (Sandbox, Capture),
+        most: &Egress,
+    ) -> Result<(), StackError> {
+        let default = self.default.clone();
+        let unknown = || StackError::Unknown { service: default.clone() };
+        let service = stack.blueprint().services.iter().find(|service| service.name == default).ok_or_else(unknown)?;
+        let one = self.ones.iter_mut().find(|one| one.seen.name == default).ok_or_else(unknown)?;
+        one.tasks.clear();
+        (one.process, one.health) = (None, None);
+        let old = std::mem::replace(&mut one.sandbox, sandbox);
+        let stopped = old.stop().await;
+        // Its records are known by the service's name, like those of the next one.
+        if let Some(served) = one.served.take() {
+            gateway.detach(&default, served).await;
+        }
+        stopped.map_err(|source| StackError::Make { service: default.clone(), source })?;
+        self.board.register(&default, &one.sandbox);
+        if service.kind.is_captured() {
+            let (neighbours, board) = (service.neighbours.clone(), Arc::clone(&self.board));
+            let own = if one.leads_outside { most } else { &one.egress };
+            let attached = gateway.attach(&default, &least(own, most), capture, neighbours, board).await;
+            one.served = Some(attached.map_err(|source| StackError::Network { service: default, source })?);
+        }
+        Ok(())
     }
 
     /// Ends all services and removes what they shared. The first reason why one could not be ended is told; all are tried.

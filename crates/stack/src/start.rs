@@ -7,7 +7,7 @@ use std::time::Duration;
 use egress::Switchboard;
 use futures_util::future::join_all;
 use profile::Egress;
-use sandbox::{Maker, Sandbox, StartError, Variant};
+use sandbox::{Capture, Maker, Sandbox, StartError, Variant};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -108,7 +108,8 @@ impl Stack {
                 Err(error) => errors.push(error),
             }
         }
-        let mut running = Running::new(ones, self.blueprint.default.clone(), start.group.clone());
+        let mut running =
+            Running::new(ones, self.blueprint.default.clone(), start.group.clone(), Arc::clone(&starting.board));
         // Whoever was given up because of another one is not the reason.
         errors.sort_by_key(|error| matches!(error, StackError::Abandoned { .. }));
         let mut error = errors.into_iter().next();
@@ -137,6 +138,30 @@ impl Stack {
             ended = ended.and(self.end_group(&group).await);
         }
         ended
+    }
+
+    /// Paths inside that the default service's sandboxes of one sample share.
+    pub fn default_shared(&self) -> Vec<String> {
+        self.default_service().map_or_else(Vec::new, |(service, _)| service.kind.shared())
+    }
+
+    fn default_service(&self) -> Option<(&Service, &Arc<dyn Maker>)> {
+        let mut all = self.blueprint.services.iter().zip(&self.makers);
+        all.find(|(service, _)| service.name == self.blueprint.default)
+    }
+
+    /// One more sandbox of the default service, in the group of a sample that runs.
+    pub async fn another_default<S: Send>(
+        &self,
+        running: &Running<S>,
+        sample: &str,
+    ) -> Result<(Sandbox, Capture), StackError> {
+        let service = self.blueprint.default.clone();
+        let Some((_, maker)) = self.default_service() else { return Err(StackError::Unknown { service }) };
+        let Ok(_room) = self.room.acquire().await else { return Err(StackError::Abandoned { service }) };
+        let (group, sample) = (Some(running.group().to_owned()), Some(sample.to_owned()));
+        let made = maker.make(Variant { group, sample, ..Variant::default() }).await;
+        made.map_err(|source| StackError::Make { service, source })
     }
 
     /// Removes what the sandboxes of a sample shared.

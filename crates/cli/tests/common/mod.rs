@@ -18,6 +18,7 @@ use image::Digest;
 
 pub(crate) mod evaluation;
 pub(crate) mod logs;
+pub(crate) mod planted;
 pub(crate) mod terminal;
 
 pub(crate) fn is_root() -> bool {

@@ -1,12 +1,13 @@
-//! `sandbox: docker` in tasks: phases share a container, and nothing of one lives on in the next.
+//! `sandbox: docker` in tasks: nothing that a phase runs lives on in the next, and the scorer has a container of its own.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::evaluation::{dump, ended, write};
-use crate::daemon::{DEBIAN, alone, docker, exec_to_the_end};
+use crate::common::planted::{PLANT, TRY_ALL};
+use crate::daemon::{DEBIAN, alone, among, docker, exec_to_the_end};
 
 #[test]
 fn a_phase_leaves_no_process_behind() {
@@ -48,23 +49,97 @@ dataset:
     assert!(sample["scores"].to_string().contains("\"C\""), "{}", sample["scores"]);
 }
 
-/// A task of one sample in a container.
-fn judged(command: &str, answer: &str, script: &str) -> (i32, Value, String) {
+/// A task of one sample in a container, with more settings of the task and of the sample.
+fn judged_with(commands: &[&str], answer: &str, scorer: &Value, (task, sample): (&str, &str)) -> (i32, Value, String) {
     let place = tempfile::tempdir().unwrap();
-    let calls = serde_json::json!([
-        {"tool_calls": [{"name": "bash", "arguments": {"command": command}}]},
-        {"tool_calls": [{"name": "submit", "arguments": {"answer": answer}}]},
-    ]);
-    let scorer = serde_json::json!({"kind": "script", "script": script, "timeout": 10});
+    let call = |command: &&str| json!({"tool_calls": [{"name": "bash", "arguments": {"command": command}}]});
+    let mut calls: Vec<Value> = commands.iter().map(call).collect();
+    calls.push(json!({"tool_calls": [{"name": "submit", "arguments": {"answer": answer}}]}));
     let task = format!(
         "name: judged\nprofile: T0.H1.N2\nsandbox: docker\nimage: {DEBIAN}\napproval: ci\ntools: [bash, submit]\n\
-         model: mock/scripted\nsolver: {{kind: agent, max_steps: 5}}\nscorer: {scorer}\n\
-         dataset: [{{id: one, input: Go on., target: done, mock: {calls}}}]\n"
+         model: mock/scripted\nsolver: {{kind: agent, max_steps: 50}}\nscorer: {scorer}\n{task}\
+         dataset: [{{id: one, input: Go on., target: done, {sample}mock: {}}}]\n",
+        json!(calls)
     );
     let path = write(place.path(), "task.yaml", &task);
     let (code, result, err) = ended(place.path(), &[&path]);
     let log = result["log"].as_str().map(|log| dump(place.path(), log)).unwrap_or_default();
-    (code, log["samples"][0]["scores"]["script"].clone(), err)
+    (code, log["samples"][0].clone(), format!("{err} {result}"))
+}
+
+fn judged(command: &str, answer: &str, script: &str) -> (i32, Value, String) {
+    let scorer = json!({"kind": "script", "script": script, "timeout": 10});
+    let (code, sample, err) = judged_with(&[command], answer, &scorer, ("", ""));
+    (code, sample["scores"]["script"].clone(), err)
+}
+
+#[test]
+fn nothing_that_the_scorers_interpreters_read_by_default_is_the_agents() {
+    let _among = among();
+    let scorer = json!({"kind": "script", "script": TRY_ALL});
+    let (code, sample, err) = judged_with(&[PLANT], "done", &scorer, ("", ""));
+    let score = &sample["scores"]["script"];
+    assert_eq!((code, score["value"].as_str()), (0, Some("I")), "{err} {score}");
+    let said = score["explanation"].as_str().unwrap();
+    assert!(said.contains("; fooled:\n"), "{said} {}", sample["messages"]);
+    for name in ["python", "git-left", "git-fetch", "bash", "perl"] {
+        assert!(said.contains(&format!(" {name}")), "{said}");
+    }
+}
+
+#[test]
+fn a_shell_that_the_agent_replaced_does_not_run_the_score_script() {
+    let _among = among();
+    let replace = "for shell in /bin/sh /usr/bin/sh /bin/bash /bin/dash; do printf '#!/usr/bin/python3\\n' > /srv/sh; chmod 755 /srv/sh; \
+                   cp /srv/sh $shell.new; mv $shell.new $shell; done; true";
+    let (code, score, err) = judged(replace, "done", "exit 1");
+    assert_eq!((code, score["value"].as_str()), (0, Some("I")), "{err} {score}");
+    // One that is gone is there again.
+    let (code, score, err) = judged("rm -rf /bin/sh /usr/bin/sh /bin/dash /usr/bin/dash", "done", "true");
+    assert_eq!((code, score["value"].as_str()), (0, Some("C")), "{err} {score}");
+}
+
+/// Data is as the agent left it; programs, settings and names in `/` are as setup left them.
+#[test]
+fn the_scorers_container_has_the_agents_data_and_the_tasks_programs() {
+    let _among = among();
+    let act = "echo answer > /srv/answer; rm /srv/given; echo evil > /usr/local/lib/check; echo evil > /etc/of-setup; echo evil > /etc/of-agent; \
+               rm -r /usr/local/bin; echo evil > /json.py; mkdir -p /node_modules /work; echo x > /node_modules/x; echo kept > /work/result; \
+               printf 'deep' > '/srv/a b'; ln -s /etc/passwd /srv/link; chmod 700 /srv";
+    let script = "sh /usr/local/lib/check; test \"$(cat /etc/of-setup)\" = setup; test ! -e /etc/of-agent; test -x /usr/local/bin/tool; \
+                  test \"$(cat /srv/answer /work/result)\" = \"$(printf 'answer\\nkept')\"; test ! -e /srv/given; test ! -e /json.py; \
+                  test ! -e /node_modules; test \"$(cat '/srv/a b')\" = deep; test \"$(readlink /srv/link)\" = /etc/passwd; \
+                  test \"$(stat -c %a /srv)\" = 700; test -e /made-by-setup/x";
+    let sample = "files: {/usr/local/lib/check: 'test -e /srv/answer', /srv/given: x, /work/task: task}, \
+                  setup: 'echo setup > /etc/of-setup; cp /bin/true /usr/local/bin/tool; mkdir /made-by-setup; echo x > /made-by-setup/x', ";
+    let scorers = json!([{"kind": "script", "script": script}, {"kind": "script", "script": "test -e /work/result"}]);
+    let (code, ended, err) = judged_with(&[act], "done", &scorers, ("", sample));
+    assert_eq!(code, 0, "{err}");
+    for (name, score) in ended["scores"].as_object().unwrap() {
+        assert_eq!(score["value"], "C", "{name}: {score} {}", ended["messages"]);
+    }
+    assert_eq!(ended["scores"].as_object().unwrap().len(), 2);
+}
+
+#[test]
+fn an_agent_that_has_its_guest_killed_for_memory_counts_as_wrong() {
+    let _among = among();
+    // Memory that outlives processes: then the guest is the only one that the kernel can kill.
+    let fill = "dd if=/dev/zero of=/dev/shm/full bs=4096 2>/dev/null; true";
+    let commands: Vec<&str> = (0..40).map(|turn| if turn % 2 == 0 { fill } else { "ls /" }).collect();
+    let scorer = json!({"kind": "script", "script": "true"});
+    let limits = ("limits: {memory: 32MiB}\n", "");
+    let was_killed = (0..5).any(|_| {
+        let (code, sample, err) = judged_with(&commands, "done", &scorer, limits);
+        assert_eq!((code, &sample["error"]), (0, &Value::Null), "{err}");
+        let was_killed = sample["limit"]["type"] == "custom";
+        if was_killed {
+            let score = &sample["scores"]["script"];
+            assert_eq!((&score["value"], &score["reason"]), (&json!("I"), &json!("scorer_blocked")), "{score}");
+        }
+        was_killed
+    });
+    assert!(was_killed, "in none of five runs");
 }
 
 #[test]
@@ -85,8 +160,13 @@ fn what_the_agent_makes_impossible_to_judge_is_wrong_and_counts() {
     for (command, answer, script, reason) in [
         ("mkfifo /srv/answer", "done", "cat /srv/answer", Some("scorer_timeout")),
         ("true", "do\0ne", "test \"$ANSWER\" = done", None),
-        // The last that it runs: nothing is left to run another program with.
-        ("rm -rf /bin/sh /usr/bin/sh /bin/dash /usr/bin/dash", "done", "true", Some("scorer_blocked")),
+        // Deeper than any tree that is carried to the scorer.
+        (
+            "cd /srv; python3 -c 'import os\nfor _ in range(600): os.mkdir(\"d\"); os.chdir(\"d\")'",
+            "done",
+            "true",
+            Some("scorer_blocked"),
+        ),
     ] {
         let (code, score, err) = judged(command, answer, script);
         assert_eq!(

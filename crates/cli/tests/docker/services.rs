@@ -517,7 +517,7 @@ fn containers_say_which_sample_they_are_for() {
 fn the_default_services_own_process_begins_anew_for_the_agent_and_not_for_the_scorer() {
     let _alone = alone();
     let place = tempfile::tempdir().unwrap();
-    composed(place.path(), &three("command: [sh, -c, 'echo run >>/srv-runs; exec sleep 7654']"));
+    composed(place.path(), &three("command: [sh, -c, 'echo run >>/srv/runs; exec sleep 7654']"));
     let task = r#"
 name: phases
 profile: T0.H1.N2
@@ -528,14 +528,14 @@ model: mock/scripted
 solver: {kind: agent, max_steps: 10}
 scorer:
   - kind: script
-    script: '! pgrep -f "sleep 7[0-9]*4" && ! pgrep -f "sleep 5[0-9]*1" && test "$(wc -l </srv-runs)" = 2 && curl -s -m 5 http://web:8080/page'
+    script: '! pgrep -f "sleep 7[0-9]*4" && ! pgrep -f "sleep 5[0-9]*1" && test "$(wc -l </srv/runs)" = 2 && curl -s -m 5 http://web:8080/page'
 dataset:
   - id: one
     input: Go on.
     target: done
-    setup: 'while ! test -e /srv-runs; do sleep 0.1; done; (setsid sleep 4321 >/dev/null 2>&1 &)'
+    setup: 'while ! test -e /srv/runs; do sleep 0.1; done; (setsid sleep 4321 >/dev/null 2>&1 &)'
     mock:
-      - {tool_calls: [{name: bash, arguments: {command: 'while test "$(wc -l </srv-runs)" != 2; do sleep 0.1; done; pgrep -fc "sleep 7[0-9]*4"; pgrep -fc "sleep 4[0-9]*1"; (setsid sleep 5321 >/dev/null 2>&1 &)'}}]}
+      - {tool_calls: [{name: bash, arguments: {command: 'while test "$(wc -l </srv/runs)" != 2; do sleep 0.1; done; pgrep -fc "sleep 7[0-9]*4"; pgrep -fc "sleep 4[0-9]*1"; (setsid sleep 5321 >/dev/null 2>&1 &)'}}]}
       - {tool_calls: [{name: submit, arguments: {answer: done}}]}
 "#;
     let path = write(place.path(), "task.yaml", task);

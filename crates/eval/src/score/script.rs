@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use log::event::Score;
-use sandbox::{Exec, FailureKind, Outcome, Overflow, Sandbox, SessionError, User};
+use sandbox::{Exec, Outcome, Overflow, Sandbox, SessionError, User};
 use serde_json::{Map, Value};
 
 use super::room::{NoRoom, Room};
@@ -18,7 +18,7 @@ const SAID: usize = 1 << 20;
 /// The most characters of it that are kept.
 const KEPT: usize = 2000;
 /// The shell that runs scripts.
-pub(crate) const SHELL: &str = "/bin/sh";
+const SHELL: &str = "/bin/sh";
 
 /// Reasons of scores that the agent or its answer made impossible to give.
 mod reason {
@@ -30,15 +30,6 @@ mod reason {
     pub(super) const BLOCKED: &str = "scorer_blocked";
     /// No sandbox could be made, for what lies in a writable mount.
     pub(super) const MOUNT: &str = "mount_blocked";
-}
-
-/// Whether a shell could be started before the agent worked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shell {
-    /// It is the one from before the agent, or it is not known.
-    Untouched,
-    /// It was there, in a sandbox that the agent then changed.
-    WasThere,
 }
 
 /// The score of a sample whose sandbox cannot be made, for what lies in a writable mount.
@@ -64,7 +55,7 @@ fn wrong(answer: &str, reason: &str, said: &str) -> Score {
 /// Judges by a script, in the sandbox of the score phase.
 pub(crate) async fn by_script(
     sandbox: &Sandbox,
-    (script, shell): (&str, Shell),
+    script: &str,
     timeout: Duration,
     sample: &Sample,
     state: &State,
@@ -92,10 +83,6 @@ pub(crate) async fn by_script(
         Err(error @ SessionError::Unresponsive(_)) => {
             let reason = if began.elapsed() >= timeout { reason::TIMEOUT } else { reason::BLOCKED };
             return Ok(wrong(reason, error.to_string()));
-        }
-        // A script that is too long for any shell is the task's own fault.
-        Err(SessionError::Failed { kind, message }) if shell == Shell::WasThere && kind != FailureKind::TooLarge => {
-            return Ok(wrong(reason::BLOCKED, format!("the script cannot be started any more: {message}")));
         }
         Err(error) => return Err(error.to_string()),
     };

@@ -142,7 +142,7 @@ fn boundary(plan: &Plan) -> Vec<Residual> {
 }
 
 /// What the embedded engine does and the Docker Engine does not.
-fn docker() -> [Residual; 7] {
+fn docker() -> [Residual; 6] {
     [
         residual(
             "terminals_unbounded",
@@ -154,11 +154,6 @@ fn docker() -> [Residual; 7] {
              that the machine allows for TCP (net.ipv4.tcp_mem)",
         ),
         residual("no_second_fence", "without Landlock the mount namespace is the only fence around files"),
-        residual(
-            "programs_as_left",
-            "all phases share one container: the scorer has a home and a working directory of its own, and programs and settings as \
-             the agent left them, so an agent can change its own score",
-        ),
         residual(
             "engine_paths_shown",
             "the list of mounts shows where the Engine keeps its files on its machine, and nothing of them",
