@@ -54,6 +54,8 @@ pub enum Notice {
     Record(Record),
     /// A sandbox lost its network and must be ended.
     Lost(Lost),
+    /// [`GatewayProcess::detach`] ended this sandbox's network: all of its records are before this notice.
+    Detached(Attachment),
     /// The gateway is gone, and every sandbox has lost its network.
     Gone,
 }
@@ -342,7 +344,11 @@ async fn read(shared: Arc<Shared>, notices: mpsc::UnboundedSender<Notice>, decid
                 answer(shared.waiting().attached.remove(&id), error.map_or(Ok(()), Err));
             }
             FromGateway::Replaced { id } => answer(shared.waiting().replaced.remove(&id), ()),
-            FromGateway::Detached { id, counters } => answer(shared.waiting().detached.remove(&id), counters),
+            FromGateway::Detached { id, counters } => {
+                // First: a caller that has the answer can wait for the notice.
+                let _ = notices.send(Notice::Detached(Attachment(id)));
+                answer(shared.waiting().detached.remove(&id), counters);
+            }
             FromGateway::Record(record) => {
                 let _ = notices.send(Notice::Record(record));
             }

@@ -11,7 +11,7 @@ use egress::{
 use profile::Egress;
 use sandbox::Capture;
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::approval::Gate;
 use crate::journal::Journal;
@@ -26,6 +26,8 @@ struct Watcher {
     events: u64,
     lost: watch::Sender<Option<String>>,
     attachment: Option<u32>,
+    /// Answered when all records have come.
+    complete: Option<oneshot::Sender<()>>,
     /// Who is asked about names that no rule lists; nobody but while the agent works.
     gate: Option<Arc<Gate>>,
 }
@@ -90,7 +92,7 @@ impl Network {
     ) -> Result<Served, GatewayError> {
         let (tell, lost) = watch::channel(lock(&self.table).gone.clone());
         let (journal, service) = (journal.clone(), service.map(str::to_owned));
-        let watcher = Watcher { journal, service, events: 0, lost: tell, attachment: None, gate: None };
+        let watcher = Watcher { journal, service, events: 0, lost: tell, attachment: None, complete: None, gate: None };
         lock(&self.table).watchers.insert(name.to_owned(), watcher);
         let attached = attaching.await;
         let mut table = lock(&self.table);
@@ -120,9 +122,17 @@ impl Network {
         }
     }
 
-    /// Ends a sandbox's network; all its records have come.
+    /// Ends a sandbox's network. Its records are in the journal then, or the gateway is gone.
     pub(crate) async fn detach(&self, served: Served) -> Option<Counters> {
+        let (answer, complete) = oneshot::channel();
+        if let Some(watcher) = lock(&self.table).watchers.get_mut(&served.name) {
+            watcher.complete = Some(answer);
+        }
         let counters = self.gateway.detach(served.attachment).await.ok();
+        if counters.is_some() {
+            // The gateway's answer can overtake records that `listen` has not read yet.
+            let _ = complete.await;
+        }
         lock(&self.table).watchers.remove(&served.name);
         counters
     }
@@ -217,6 +227,12 @@ async fn listen(mut notices: mpsc::UnboundedReceiver<Notice>, table: Arc<Mutex<T
                     watcher.hear(&record);
                 }
             }
+            Notice::Detached(attachment) => {
+                let of = |watcher: &&mut Watcher| watcher.attachment == Some(attachment.id());
+                if let Some(answer) = table.watchers.values_mut().find(of).and_then(|one| one.complete.take()) {
+                    let _ = answer.send(());
+                }
+            }
             Notice::Lost(lost) => {
                 let found = table.watchers.values().find(|watcher| watcher.attachment == Some(lost.id));
                 if let Some(watcher) = found {
@@ -225,7 +241,8 @@ async fn listen(mut notices: mpsc::UnboundedReceiver<Notice>, table: Arc<Mutex<T
             }
             Notice::Gone => {
                 let why = String::from("the gateway is gone");
-                for watcher in table.watchers.values() {
+                for watcher in table.watchers.values_mut() {
+                    watcher.complete = None;
                     watcher.lost.send_replace(Some(why.clone()));
                 }
                 table.gone = Some(why);

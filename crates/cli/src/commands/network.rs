@@ -147,6 +147,7 @@ async fn collect(
                     }
                 }
             }
+            Notice::Detached(_) => continue,
             Notice::Lost(lost) => NetworkError::CaptureLost(lost.why),
             Notice::Gone => NetworkError::CaptureLost("the gateway is gone".into()),
         };

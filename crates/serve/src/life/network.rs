@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use egress::{Asked, Attachment, Decider, GatewayError, GatewayProcess, Neighbour, Neighbours, Notice, Settings};
 use profile::Egress;
 use sandbox::Capture;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::approvals::Approvals;
 use super::ending::Ending;
@@ -30,6 +30,8 @@ pub(crate) struct Watcher {
 #[derive(Default)]
 struct Table {
     watchers: HashMap<String, (Watcher, Option<u32>)>,
+    /// Answered when all records of a network that ends have come, by the attachment's number.
+    completing: HashMap<u32, oneshot::Sender<()>>,
     gone: bool,
 }
 
@@ -123,10 +125,20 @@ impl Served {
         self.network.gateway.replace(self.attachment, egress).await
     }
 
-    /// Ends it; all its records have come then.
+    /// Ends it. All its records have come then, or the gateway is gone.
     pub(crate) async fn detach(&self) {
+        let (answer, complete) = oneshot::channel();
+        lock(&self.network.table).completing.insert(self.attachment.id(), answer);
         let counters = self.network.gateway.detach(self.attachment).await.ok();
-        let watcher = lock(&self.network.table).watchers.remove(&self.name);
+        if counters.is_some() {
+            // The gateway's answer can overtake records that `listen` has not read yet.
+            let _ = complete.await;
+        }
+        let watcher = {
+            let mut table = lock(&self.network.table);
+            table.completing.remove(&self.attachment.id());
+            table.watchers.remove(&self.name)
+        };
         if let (Some((watcher, _)), Some(counters)) = (watcher, counters) {
             watcher.records.lost(counters.lost);
         }
@@ -145,6 +157,11 @@ async fn listen(mut notices: mpsc::UnboundedReceiver<Notice>, table: Arc<Mutex<T
                     watcher.records.add(&watcher.service, record);
                 }
             }
+            Notice::Detached(attachment) => {
+                if let Some(answer) = table.completing.remove(&attachment.id()) {
+                    let _ = answer.send(());
+                }
+            }
             Notice::Lost(lost) => {
                 let found = table.watchers.values().find(|(_, number)| *number == Some(lost.id));
                 if let Some((watcher, _)) = found {
@@ -153,6 +170,7 @@ async fn listen(mut notices: mpsc::UnboundedReceiver<Notice>, table: Arc<Mutex<T
             }
             Notice::Gone => {
                 table.gone = true;
+                table.completing.clear();
                 for (watcher, _) in table.watchers.values() {
                     watcher.ending.want(GONE);
                 }
