@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::bytes::get;
-use crate::net::{MutexNet, Running, net, tcp};
+use crate::net::{HeldNet, Running, net, tcp};
 
 /// A listed name whose answer leads where nothing may go: the address is never connected to.
 fn never_connected(name: &str, direct: Option<&str>, reason: &str) {
@@ -21,7 +21,7 @@ fn never_connected(name: &str, direct: Option<&str>, reason: &str) {
 }
 
 /// A server at an address of the runner itself; shown to be reached without the control.
-fn serve(net: &MutexNet, address: &str) -> Running {
+fn serve(net: &HeldNet, address: &str) -> Running {
     let program = r"my $l = IO::Socket::IP->new(LocalHost => $ARGV[0], LocalPort => 80, Listen => 5, ReuseAddr => 1) or die; while (my $c = $l->accept) { print $c qq(HTTP/1.0 200 OK\r\n\r\nprivate) }";
     let mut command = net.testnet.command("perl");
     let server = Running(command.args(["-MIO::Socket::IP", "-e", program, address]).spawn().unwrap());

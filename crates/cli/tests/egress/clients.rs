@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::net::{Ended, MutexNet, Net, net, sh, write};
+use crate::net::{Ended, HeldNet, Net, net, sh, write};
 
 /// A directory with the testnet's authority, to be mounted at /ca.
 fn authority(net: &Net) -> String {
@@ -34,13 +34,13 @@ fn with_authority(net: &Net, allow: &[&str], script: &str) -> Ended {
 }
 
 /// Runs a program of the host to prepare what is served.
-fn prepare(net: &MutexNet, script: &str) {
+fn prepare(net: &HeldNet, script: &str) {
     let status = Command::new("sh").args(["-euc", script]).current_dir(net.www()).status().unwrap();
     assert!(status.success(), "{script}");
 }
 
 /// The same request to a name that is not listed does not get out.
-fn only_listed(net: &MutexNet, script: &str) {
+fn only_listed(net: &HeldNet, script: &str) {
     net.testnet.forget().unwrap();
     let ended = with_authority(net, &["unrelated.example.org"], script);
     assert_eq!(net.seen(), [], "{ended:?}");
@@ -140,7 +140,7 @@ fn node_fetch() {
 }
 
 /// A static program that does not use the C library's resolver.
-fn go_program(net: &MutexNet) -> PathBuf {
+fn go_program(net: &HeldNet) -> PathBuf {
     let directory = net.directory.path().join("go");
     let program = directory.join("fetch");
     if !program.exists() {

@@ -1,10 +1,11 @@
-//! One testnet for all tests, one at a time: what reaches a server is then the running test's.
+//! A testnet for each running test, kept for the next one: what reaches a server is then the running test's.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,7 +15,6 @@ use testnet::{Seen, Testnet};
 pub(crate) struct Net {
     pub(crate) testnet: Testnet,
     pub(crate) directory: tempfile::TempDir,
-    ringfence: PathBuf,
     user: Option<u32>,
     /// The daemon and the image of containers, where sandboxes are Docker's.
     docker: Option<(String, String)>,
@@ -34,15 +34,54 @@ pub(crate) struct Ended {
     pub(crate) records: Vec<Value>,
 }
 
-/// The testnet, held.
-pub(crate) type MutexNet = MutexGuard<'static, Net>;
+/// Testnets that no test holds.
+static IDLE: Mutex<Vec<Net>> = Mutex::new(Vec::new());
 
-/// The testnet, held until the test is done; whatever was seen before is forgotten.
-pub(crate) fn net() -> MutexGuard<'static, Net> {
-    static NET: OnceLock<Mutex<Net>> = OnceLock::new();
-    let net = NET.get_or_init(|| Mutex::new(Net::start())).lock().unwrap_or_else(PoisonError::into_inner);
+/// A testnet that one test holds. Dropping it leaves the testnet to the next test.
+pub(crate) struct HeldNet(Option<Net>);
+
+impl Deref for HeldNet {
+    type Target = Net;
+
+    fn deref(&self) -> &Net {
+        self.0.as_ref().unwrap()
+    }
+}
+
+impl Drop for HeldNet {
+    fn drop(&mut self) {
+        // A failed test may have left its testnet unusable.
+        if !std::thread::panicking() {
+            IDLE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
+        }
+    }
+}
+
+/// A testnet that was not used by a test that still runs, and has forgotten what earlier ones did.
+pub(crate) fn net() -> HeldNet {
+    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let net = idle.unwrap_or_else(Net::start);
     net.testnet.forget().unwrap();
-    net
+    HeldNet(Some(net))
+}
+
+/// The program, where another user can run it too.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let copy = || {
+        let directory = directory();
+        let program = directory.path().join("ringfence");
+        std::fs::copy(env!("CARGO_BIN_EXE_ringfence"), &program).unwrap();
+        (directory, program)
+    };
+    &PROGRAM.get_or_init(copy).1
+}
+
+fn directory() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new().prefix("ringfence-egress-").tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open).unwrap();
+    directory
 }
 
 /// A connection by hand: prints what comes back, within three seconds.
@@ -106,16 +145,10 @@ pub(crate) fn sh(script: &str) -> Vec<String> {
 
 impl Net {
     fn start() -> Self {
-        let built = Path::new(env!("CARGO_BIN_EXE_ringfence"));
-        let directory = tempfile::Builder::new().prefix("ringfence-egress-").tempdir().unwrap();
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(directory.path(), open).unwrap();
-        // Where another user can run it too.
-        let ringfence = directory.path().join("ringfence");
-        std::fs::copy(built, &ringfence).unwrap();
+        let directory = directory();
         let www = directory.path().join("www");
         std::fs::create_dir(&www).unwrap();
-        let program = built.with_file_name("testnet");
+        let program = Path::new(env!("CARGO_BIN_EXE_ringfence")).with_file_name("testnet");
         assert!(program.exists(), "build it first: cargo build --profile ci -p testnet");
         let testnet = Testnet::start(&program, &www).unwrap();
         let user = std::env::var("RINGFENCE_AS").ok().map(|uid| uid.parse().unwrap());
@@ -131,7 +164,7 @@ impl Net {
             _ => None,
         };
         let also_without = std::env::var_os("RINGFENCE_ALSO_N2").is_some();
-        Self { testnet, directory, ringfence, user, docker, compose, capture, also_without }
+        Self { testnet, directory, user, docker, compose, capture, also_without }
     }
 
     /// Who runs the command.
@@ -152,8 +185,8 @@ impl Net {
     /// `ringfence run` in the runner's namespace; the log is a new file for the user who runs it.
     pub(crate) fn ringfence(&self, log: &Path, arguments: &[&str], command: &[String]) -> Command {
         let mut ringfence = match self.user {
-            None => self.testnet.command(&self.ringfence),
-            Some(uid) => self.testnet.command_as(uid, &self.ringfence),
+            None => self.testnet.command(program()),
+            Some(uid) => self.testnet.command_as(uid, program()),
         };
         let upstream = self.testnet.dns();
         ringfence.current_dir("/").env_clear().env("PATH", std::env::var("PATH").unwrap());
@@ -173,8 +206,8 @@ impl Net {
     /// `ringfence eval` in the runner's namespace.
     pub(crate) fn eval(&self, task: &Path, logs: &Path) -> Command {
         let mut ringfence = match self.user {
-            None => self.testnet.command(&self.ringfence),
-            Some(uid) => self.testnet.command_as(uid, &self.ringfence),
+            None => self.testnet.command(program()),
+            Some(uid) => self.testnet.command_as(uid, program()),
         };
         ringfence.current_dir("/").env_clear().env("PATH", std::env::var("PATH").unwrap());
         ringfence.args(["--json", "eval", "--dns-upstream", self.testnet.dns()]).arg(task).arg("--log-dir").arg(logs);

@@ -23,7 +23,12 @@ struct Fetched {
 
 impl Fetched {
     fn recorded(&self, reason: &str) {
-        assert!(self.records.iter().any(|record| record["reason"] == reason), "{reason}: {:#?}", self.records);
+        assert!(
+            self.records.iter().any(|record| record["reason"] == reason),
+            "{reason}: {:#?} {:?}",
+            self.records,
+            self.errors
+        );
     }
 }
 
