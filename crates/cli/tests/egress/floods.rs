@@ -1,7 +1,7 @@
 //! Floods: bounded for the attacker, harmless for everybody else.
 
 use crate::bytes::tls;
-use crate::net::{hex, net, sh};
+use crate::net::{hex, net, net_alone, sh};
 
 const ALLOWED: &[&str] = &["www.example.org"];
 
@@ -122,7 +122,7 @@ fn idle_hold_10k() {
 
 #[test]
 fn bandwidth_hog() {
-    let net = net();
+    let net = net_alone();
     let scratch = net.scratch();
     let script = "echo on; for i in 1 2 3 4; do curl -s -o /dev/null 'http://www.example.org/big?bytes=2000000000' & done; sleep 20";
     let arguments = ["--profile", "T0.H1.N1", "--allow", "www.example.org"];

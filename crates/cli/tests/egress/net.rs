@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -37,8 +37,19 @@ pub(crate) struct Ended {
 /// Testnets that no test holds.
 static IDLE: Mutex<Vec<Net>> = Mutex::new(Vec::new());
 
+/// Held by tests at the same time, or by one test alone.
+static TURN: RwLock<()> = RwLock::new(());
+
+/// The tests that may run meanwhile.
+enum Turn {
+    #[expect(dead_code, reason = "held, not read")]
+    Among(RwLockReadGuard<'static, ()>),
+    #[expect(dead_code, reason = "held, not read")]
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
 /// A testnet that one test holds. Dropping it leaves the testnet to the next test.
-pub(crate) struct HeldNet(Option<Net>);
+pub(crate) struct HeldNet(Option<Net>, #[expect(dead_code, reason = "held, not read")] Turn);
 
 impl Deref for HeldNet {
     type Target = Net;
@@ -59,10 +70,19 @@ impl Drop for HeldNet {
 
 /// A testnet that was not used by a test that still runs, and has forgotten what earlier ones did.
 pub(crate) fn net() -> HeldNet {
+    held(Turn::Among(TURN.read().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// The same for a test that takes all of the machine: no other test of this program runs meanwhile.
+pub(crate) fn net_alone() -> HeldNet {
+    held(Turn::Alone(TURN.write().unwrap_or_else(PoisonError::into_inner)))
+}
+
+fn held(turn: Turn) -> HeldNet {
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let net = idle.unwrap_or_else(Net::start);
     net.testnet.forget().unwrap();
-    HeldNet(Some(net))
+    HeldNet(Some(net), turn)
 }
 
 /// The program, where another user can run it too.
