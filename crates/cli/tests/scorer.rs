@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use common::evaluation::{dump, ended, write};
-use common::planted::{PLANT, TRY_ALL};
+use common::planted::{PLANT, SLOW_TO_END, TRY_ALL};
 use serde_json::{Value, json};
 
 /// A task with these samples: an id, what the agent runs, what it submits.
@@ -428,6 +428,26 @@ fn a_socket_that_an_agent_leaves_in_a_writable_mount_keeps_no_sample_from_its_pl
     // Planned anew, it is the operator's to look at.
     let (code, said, err) = ended(place.path(), &[&task, "--allow-writable-mounts"]);
     assert!(code == 3 && format!("{said}{err}").contains("holds the socket"), "{code} {said} {err}");
+}
+
+/// A helper that waited for such a process was taken for dead, and ended with the sandboxes of other samples.
+#[test]
+fn a_process_that_the_kernel_takes_long_to_end_harms_no_other_sample() {
+    let place = tempfile::tempdir().unwrap();
+    let (_, mounts) = shared_directory(place.path());
+    let slow = SLOW_TO_END.replace("DIRECTORY", "/out");
+    let samples = [("one", slow.as_str(), "wrong"), ("two", "sleep 30", "done"), ("three", "sleep 30", "done")];
+    let scorer = json!([{"kind": "includes"}, {"kind": "script", "script": "exit 1"}]);
+    let text = task(&samples, &scorer, &format!("limits: {{tool_timeout: 60}}\n{mounts}"));
+    let task = write(place.path(), "task.yaml", &text);
+    let (code, result, err) = ended(place.path(), &[&task, "--allow-writable-mounts", "--max-samples", "3"]);
+    assert_eq!((code, &result["failed"]), (0, &json!(0)), "{err} {result}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    for sample in log["samples"].as_array().unwrap() {
+        let expected = if sample["id"] == "one" { ["I", "I"] } else { ["C", "I"] };
+        let values = ["includes", "script"].map(|scorer| sample["scores"][scorer]["value"].as_str().unwrap());
+        assert_eq!(values, expected, "{} {}", sample["id"], sample["scores"]);
+    }
 }
 
 #[test]

@@ -197,9 +197,17 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// The kernel's words for a full disk, which the daemon passes on.
+const DISK_FULL: [&str; 2] = ["no space left on device", "disk quota exceeded"];
+
 impl From<DockerError> for sandbox::StartError {
     fn from(error: DockerError) -> Self {
-        Self::Engine(Box::new(error))
+        match &error {
+            DockerError::Refused { message, .. } if DISK_FULL.iter().any(|full| message.as_str().contains(full)) => {
+                Self::DiskFull(error.to_string())
+            }
+            _ => Self::Engine(Box::new(error)),
+        }
     }
 }
 
@@ -218,5 +226,20 @@ mod tests {
         let ended = "Could not kill running container f135, cannot remove - Container f135 is not running";
         assert!(refused(ended).has_ended_meanwhile());
         assert!(!refused("driver \"overlay2\" failed to remove root filesystem").has_ended_meanwhile());
+    }
+
+    #[test]
+    fn a_full_disk_of_the_daemon_is_told_from_other_refusals() {
+        let refused = |message: &str| DockerError::Refused {
+            call: "create container",
+            endpoint: "unix:///s".into(),
+            status: 500,
+            message: Shown::new(message),
+        };
+        let full =
+            sandbox::StartError::from(refused("mkdir /var/lib/docker/overlay2/f1-init: no space left on device"));
+        assert!(matches!(full, sandbox::StartError::DiskFull(_)), "{full}");
+        let other = sandbox::StartError::from(refused("No such image: a"));
+        assert!(matches!(other, sandbox::StartError::Engine(_)), "{other}");
     }
 }

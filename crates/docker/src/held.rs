@@ -58,7 +58,13 @@ impl Held {
 impl Backing for Held {
     fn stop(&mut self) -> Result<(), StartError> {
         let Some(id) = self.id.take() else { return Ok(()) };
-        Ok(self.runtime.block_on(remove(&self.engine, &id))?)
+        let removed = self.runtime.block_on(remove(&self.engine, &id));
+        if let Err(error) = removed {
+            // Dropping it tries once more. The daemon removes it by itself when its last process has ended.
+            self.id = Some(id);
+            return Err(StartError::NotEnded(crate::error::chain(&error)));
+        }
+        Ok(())
     }
 
     fn name(&self) -> Option<&str> {

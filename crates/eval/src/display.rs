@@ -21,6 +21,8 @@ pub struct Progress {
     pub tokens: u64,
     /// Connections and queries that were refused.
     pub refused: u64,
+    /// Sandboxes that could not be ended, of which something is left.
+    pub leftover: u64,
     /// The mean of the first scorer so far.
     pub score: Option<f64>,
 }

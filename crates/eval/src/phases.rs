@@ -40,7 +40,7 @@ pub(crate) async fn set_up(
         };
         let (service, inside) = of_service(path);
         let Some(sandbox) = place.sandbox_of(service) else {
-            let _ = places.leave(place, journal).await;
+            places.leave(place, journal).await;
             return Err(format!("{path}: there is no such service").into());
         };
         sandbox.write_file(inside, &bytes, 0o644).await.map_err(|error| format!("{path}: {error}"))?;
@@ -58,7 +58,7 @@ pub(crate) async fn set_up(
     if let Some(script) = &sample.setup {
         let (sandbox, networks) = place.parts();
         if let Err(why) = watched(networks, run_setup(sandbox, script, journal)).await {
-            let _ = places.leave(place, journal).await;
+            places.leave(place, journal).await;
             return Err(why.into());
         }
     }
@@ -158,11 +158,15 @@ pub(crate) async fn score_all(
     let scripted = scripted(&shared.task);
     let mut scene: Option<Snapshot> = None;
     let mut kept: Option<Place> = None;
-    // Why there is nothing left to judge, where the provider keeps no files and the agent made carrying them impossible.
+    // Why there is nothing left to judge, where the agent made it impossible to keep or to copy its files.
     let mut lost: Option<String> = None;
     if let (Some(places), Some(place)) = (&shared.places, place) {
         if scripted && !failed && places.has_snapshots() {
-            scene = Some(places.freeze(place, journal).await.map_err(text)?);
+            match places.freeze(place, journal).await {
+                Ok(snapshot) => scene = Some(snapshot),
+                Err(error) if error.is_of_agent() => lost = Some(chain(&error)),
+                Err(error) => return Err(text(error).into()),
+            }
         } else if scripted && !failed && places.clears_up() {
             let declared = match &system {
                 System::Before { declared, .. } => declared.as_slice(),
@@ -174,7 +178,7 @@ pub(crate) async fn score_all(
                 Err(error) => return Err(text(error).into()),
             }
         } else {
-            places.leave(place, journal).await.map_err(text)?;
+            places.leave(place, journal).await;
         }
     }
     let mut scores = BTreeMap::new();
@@ -221,7 +225,7 @@ pub(crate) async fn score_all(
                             Err(error) if !error.is_of_agent() => return Err(text(error).into()),
                             left => {
                                 lost = left.err().map(|error| chain(&error));
-                                places.leave(place, journal).await.map_err(text)?;
+                                places.leave(place, journal).await;
                             }
                         }
                         judged?
@@ -242,7 +246,7 @@ pub(crate) async fn score_all(
         scores.insert(scorer_name.clone(), score);
     }
     if let (Some(places), Some(place)) = (&shared.places, kept) {
-        places.leave(place, journal).await.map_err(text)?;
+        places.leave(place, journal).await;
     }
     Ok(scores)
 }

@@ -58,6 +58,8 @@ pub(crate) struct Places {
     plan: Arc<Plan>,
     run: String,
     slots: Arc<Semaphore>,
+    /// How many sandboxes could not be ended.
+    leftovers: AtomicU64,
 }
 
 enum Kind {
@@ -105,13 +107,19 @@ pub(crate) struct Place {
 }
 
 impl PlaceError {
-    /// Whether a guest is there and does not answer, or its files cannot be carried, which an agent can cause.
+    /// Whether it is an end of the agent's phase that an agent can make impossible: its guest does not answer, a process does not end,
+    /// its files cannot be kept or copied, or no disk space is left for it.
     pub(crate) fn is_of_agent(&self) -> bool {
-        matches!(
-            self,
-            Self::Session(SessionError::Unresponsive(_))
-                | Self::Carry(CarryError::Contents(_) | CarryError::Session(SessionError::Unresponsive(_)))
-        )
+        match self {
+            Self::Session(error) => matches!(error, SessionError::Unresponsive(_) | SessionError::Failed { .. }),
+            Self::Carry(error) => {
+                matches!(error, CarryError::Contents(_) | CarryError::Session(SessionError::Unresponsive(_)))
+            }
+            Self::Start(error) | Self::Stack(StackError::Make { source: error, .. }) => {
+                matches!(error, StartError::NotEnded(_) | StartError::DiskFull(_))
+            }
+            _ => false,
+        }
     }
 
     /// Whether what lies in a mount keeps a sandbox from being made.
@@ -148,7 +156,13 @@ impl Places {
             }
             (provider, None) => return Err(PlaceError::NotBuilt(provider)),
         };
-        Ok(Self { kind, plan, run: run.to_owned(), slots: Arc::new(Semaphore::new(most)) })
+        Ok(Self {
+            kind,
+            plan,
+            run: run.to_owned(),
+            slots: Arc::new(Semaphore::new(most)),
+            leftovers: AtomicU64::new(0),
+        })
     }
 
     /// Why a sample ends that has no place. What an agent may have left in a writable mount is no error, which would leave the
@@ -338,7 +352,7 @@ impl Places {
         let staged = self.move_to_stage(&mut place, sample, declared, journal).await;
         if let Err(error) = staged {
             let error = self.blame(error, &place).await;
-            self.leave(place, journal).await?;
+            self.leave(place, journal).await;
             return Err(error);
         }
         journal.info(json!({"kind": "sandbox", "action": "stage", "phase": Phase::Score.name()}));
@@ -371,14 +385,17 @@ impl Places {
             place.sandbox = fresh.hold();
             let egress = self.egress(Phase::Score)?;
             let lines = self.lines(stacked, sample, journal);
-            return Ok(running.replace_default(&stacked.stack, &lines, (fresh, capture), egress).await?);
+            let leftover = running.replace_default(&stacked.stack, &lines, (fresh, capture), egress).await?;
+            self.note_leftover(leftover.as_ref(), journal);
+            return Ok(());
         }
         let served = self.serve(Phase::Score, sample, Some(capture), journal).await?;
         let old = std::mem::replace(&mut place.sandbox, fresh);
         let old_served = std::mem::replace(&mut place.served, served);
         let stopped = old.stop().await;
         self.leave_network(old_served, journal).await;
-        Ok(stopped?)
+        self.note_leftover(stopped.err().as_ref(), journal);
+        Ok(())
     }
 
     /// The agent's fault, where its sandbox is gone because its memory was full.
@@ -406,15 +423,29 @@ impl Places {
         Ok(snapshot?)
     }
 
-    /// Ends a place.
-    pub(crate) async fn leave(&self, place: Place, journal: &Journal) -> Result<(), PlaceError> {
+    /// Ends a place. What is left of a sandbox that does not end is noted and decides nothing: an agent can cause it, and an error would
+    /// take its sample out of the denominator.
+    pub(crate) async fn leave(&self, place: Place, journal: &Journal) {
         let Place { sandbox, served, services, .. } = place;
-        if let (Kind::Stacked(stacked), Some(mut running)) = (&self.kind, services) {
-            return Ok(running.end(&stacked.stack, &self.lines(stacked, "", journal)).await?);
-        }
-        let stopped = sandbox.stop().await;
-        self.leave_network(served, journal).await;
-        Ok(stopped?)
+        let stopped = if let (Kind::Stacked(stacked), Some(mut running)) = (&self.kind, services) {
+            running.end(&stacked.stack, &self.lines(stacked, "", journal)).await
+        } else {
+            let stopped = sandbox.stop().await;
+            self.leave_network(served, journal).await;
+            stopped
+        };
+        self.note_leftover(stopped.err().as_ref(), journal);
+    }
+
+    /// Sandboxes that could not be ended.
+    pub(crate) fn leftovers(&self) -> u64 {
+        self.leftovers.load(Ordering::Relaxed)
+    }
+
+    fn note_leftover(&self, error: Option<&StartError>, journal: &Journal) {
+        let Some(error) = error else { return };
+        self.leftovers.fetch_add(1, Ordering::Relaxed);
+        journal.info(json!({"kind": "sandbox", "action": "leftover", "error": chain(error)}));
     }
 
     async fn leave_network(&self, served: Option<Served>, journal: &Journal) {

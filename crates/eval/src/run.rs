@@ -424,6 +424,7 @@ impl Run {
         progress.tool_calls = self.shared.counters.tool_calls();
         progress.tokens = self.shared.counters.tokens();
         progress.refused = self.shared.places.as_ref().map_or(0, Places::refused_connections);
+        progress.leftover = self.shared.places.as_ref().map_or(0, Places::leftovers);
         let first = self.shared.scorers.first();
         let scores = outcome.judged.iter().filter_map(|(_, judged)| judged.scores.get(first?));
         let values: Vec<f64> =

@@ -3,9 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use jail::cgroups::Limits;
-use jail::zygote::{CreateError, Created, Image, Mount, Network, RELAY_TCP, RELAY_UDP, Shown, Spec};
+use jail::zygote::{CreateError, Created, Image, Mount, Network, RELAY_TCP, RELAY_UDP, Shown, Spec, Zygote};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixStream;
 
@@ -88,22 +89,50 @@ struct Held {
     disk: u64,
 }
 
+/// The most time for the end of killed processes. With little of a processor, hundreds of them take a while.
+const ENDING: Duration = Duration::from_secs(20);
+/// Time between two questions: the helper answers other requests meanwhile.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+impl Held {
+    /// Asks the helper until the killed processes have ended, or for [`ENDING`].
+    fn until_ended(&self, ask: impl Fn(&mut Zygote) -> Result<(), CreateError>) -> Result<(), StartError> {
+        let begun = Instant::now();
+        loop {
+            let asked = ask(&mut lock(&self.helper));
+            if !matches!(asked, Err(CreateError::NotEnded)) || begun.elapsed() > ENDING {
+                return Ok(asked?);
+            }
+            std::thread::sleep(ASK_AGAIN);
+        }
+    }
+}
+
 impl Backing for Held {
     fn stop(&mut self) -> Result<(), StartError> {
-        Ok(lock(&self.helper).destroy(self.id)?)
+        let id = self.id;
+        self.until_ended(|helper| helper.destroy(id))
+    }
+
+    fn abandon(&mut self) {
+        // The helper removes what is left when it has ended.
+        let _ = lock(&self.helper).destroy(self.id);
     }
 
     fn stop_at_once(&mut self) -> Option<Stopping> {
         let (helper, id) = (Arc::clone(&self.helper), self.id);
         Some(Box::pin(async move {
-            let stopped = ask_if_free(&helper, |zygote, waiter| zygote.begin_destroy(id, waiter)).await?;
-            Some(stopped.map(drop).map_err(StartError::from))
+            match ask_if_free(&helper, |zygote, waiter| zygote.begin_destroy(id, waiter)).await? {
+                Err(CreateError::NotEnded) => None,
+                stopped => Some(stopped.map(drop).map_err(StartError::from)),
+            }
         }))
     }
 
     fn freeze(&mut self) -> Result<Snapshot, StartError> {
         // Both come from one row of numbers, so this one is new too.
-        lock(&self.helper).freeze(self.id, self.id)?;
+        let id = self.id;
+        self.until_ended(|helper| helper.freeze(id, id))?;
         Ok(Snapshot::new(Arc::clone(&self.helper), self.id, self.disk))
     }
 

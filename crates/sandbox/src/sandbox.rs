@@ -30,7 +30,13 @@ pub enum StartError {
     Resources(#[from] ResourceError),
     /// The kernel refused.
     #[error("cannot create a sandbox")]
-    Create(#[from] jail::zygote::CreateError),
+    Create(#[source] jail::zygote::CreateError),
+    /// It was told to end, and a process of it or its files are not gone yet. What runs inside can cause that.
+    #[error("the sandbox does not end: {0}")]
+    NotEnded(String),
+    /// The provider's disk is full. What runs inside can cause that, where the provider does not bound what is written.
+    #[error("the provider has no disk space left: {0}")]
+    DiskFull(String),
     /// The guest did not answer.
     #[error("cannot speak with the sandbox")]
     Session(#[from] SessionError),
@@ -72,6 +78,15 @@ pub enum StartError {
     /// A snapshot belongs to the engine that made it.
     #[error("the snapshot is of another engine")]
     OtherEngine,
+}
+
+impl From<jail::zygote::CreateError> for StartError {
+    fn from(error: jail::zygote::CreateError) -> Self {
+        match error {
+            jail::zygote::CreateError::NotEnded => Self::NotEnded(error.to_string()),
+            error => Self::Create(error),
+        }
+    }
 }
 
 impl StartError {
@@ -121,7 +136,8 @@ pub trait Backing: Send + Sync {
     /// Ends it and everything in it, and waits for that. On a thread that may wait.
     fn stop(&mut self) -> Result<(), StartError>;
 
-    /// The same without a thread that waits, where there is a way; it resolves to `None` if that way is taken just now.
+    /// The same without a thread that waits, where there is a way; it resolves to `None` if that way is taken just now,
+    /// or if its processes need time to end: then [`Self::stop`] waits for them.
     fn stop_at_once(&mut self) -> Option<Stopping> {
         None
     }

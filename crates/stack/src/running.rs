@@ -112,14 +112,14 @@ impl<S: Send> Running<S> {
     }
 
     /// Puts another sandbox in the place of the default service's, with the service's network and neighbours, and ends the old
-    /// one. `most` is the most that it may reach.
+    /// one; returns why that one did not end. `most` is the most that the new one may reach.
     pub async fn replace_default<G: Gateway<Served = S>>(
         &mut self,
         stack: &Stack,
         gateway: &G,
         (sandbox, capture): (Sandbox, Capture),
         most: &Egress,
-    ) -> Result<(), StackError> {
+    ) -> Result<Option<StartError>, StackError> {
         let default = self.default.clone();
         let unknown = || StackError::Unknown { service: default.clone() };
         let service = stack.blueprint().services.iter().find(|service| service.name == default).ok_or_else(unknown)?;
@@ -132,7 +132,6 @@ impl<S: Send> Running<S> {
         if let Some(served) = one.served.take() {
             gateway.detach(&default, served).await;
         }
-        stopped.map_err(|source| StackError::Make { service: default.clone(), source })?;
         self.board.register(&default, &one.sandbox);
         if service.kind.is_captured() {
             let (neighbours, board) = (service.neighbours.clone(), Arc::clone(&self.board));
@@ -140,7 +139,7 @@ impl<S: Send> Running<S> {
             let attached = gateway.attach(&default, &least(own, most), capture, neighbours, board).await;
             one.served = Some(attached.map_err(|source| StackError::Network { service: default, source })?);
         }
-        Ok(())
+        Ok(stopped.err())
     }
 
     /// Ends all services and removes what they shared. The first reason why one could not be ended is told; all are tried.

@@ -108,7 +108,7 @@ fn summary(
         printer.data(&json!({
             "schema": "ringfence.evaluation/1", "task": name, "profile": profile.to_string(), "status": status,
             "samples": progress.done, "failed": progress.failed, "results": evaluation.results,
-            "log": evaluation.log, "receipt": receipt, "error": evaluation.error,
+            "log": evaluation.log, "receipt": receipt, "error": evaluation.error, "leftover": progress.leftover,
         }));
         return exit;
     }
@@ -124,6 +124,11 @@ fn summary(
     page.extend(score_line::lines(&evaluation.results));
     if let Some(error) = &evaluation.error {
         page.push(vec![span(Look::Bad, "  error"), plain(format!(": {error}"))]);
+    }
+    if progress.leftover > 0 {
+        let text = format!(": {} sandboxes could not be ended; their samples' logs have the reason", progress.leftover);
+        page.push(vec![span(Look::Doubtful, "  warning"), plain(text)]);
+        page.push(vec![span(Look::Faint, "  hint"), plain(": look for what is left with `ringfence sandbox cleanup`")]);
     }
     page.push(vec![span(Look::Faint, "  log"), plain(format!(": {}", evaluation.log.display()))]);
     if let Some(receipt) = receipt {

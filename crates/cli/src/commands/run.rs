@@ -261,7 +261,14 @@ async fn execute(
     };
     let stopped = match (&arguments.save_as, &ended) {
         (Some(name), Ok(_)) => save(sandbox, name, (&beginning, image), printer).await,
-        _ => sandbox.stop().await.map_err(Obstacle::Start),
+        _ => match sandbox.stop().await {
+            // The outcome stands: the command has ended, and its helper goes on with the end of the rest.
+            Err(error @ StartError::NotEnded(_)) => {
+                warn_leftover(&error, printer);
+                Ok(())
+            }
+            stopped => stopped.map_err(Obstacle::Start),
+        },
     };
     drop(shared);
     let recorded = match network {
@@ -314,6 +321,14 @@ fn share(sandbox: &Sandbox, run: &str, about: &str, image: &str) -> std::io::Res
     let listener = tokio::net::UnixListener::bind(registered.socket())?;
     let serving = tokio::spawn(sandbox::share(sandbox.session().clone(), sandbox.changes(), listener));
     Ok(Shared { _registered: registered, serving })
+}
+
+/// Says that something of a sandbox is left, and why.
+fn warn_leftover(error: &StartError, printer: &mut Printer) {
+    printer.message(&vec![
+        vec![span(Look::Doubtful, "warning"), plain(format!(": {error}"))],
+        vec![span(Look::Faint, "  hint"), plain(": look for what is left with `ringfence sandbox cleanup`")],
+    ]);
 }
 
 /// Says that other commands will not find a sandbox, and why.

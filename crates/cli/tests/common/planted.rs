@@ -81,3 +81,23 @@ fi
 echo "tried:$checked; fooled:$fooled"
 test -n "$fooled"
 "#;
+
+/// Leaves a process behind that the kernel takes long to end on a file system such as ext4: deleted files of very many pieces, which
+/// it frees before the process is gone. `DIRECTORY` is where they are written.
+pub(crate) const SLOW_TO_END: &str = r"
+cat > DIRECTORY/slow.py <<'END'
+import os, time
+end, files = time.time() + 6, []
+for number in range(3):
+    files.append(os.open('DIRECTORY/big%d' % number, os.O_RDWR | os.O_CREAT))
+    os.unlink('DIRECTORY/big%d' % number)
+at = 0
+while time.time() < end:
+    for file in files:
+        os.pwrite(file, b'x', at)
+    at += 1 << 16
+open('DIRECTORY/ready', 'w')
+time.sleep(100)
+END
+rm -f DIRECTORY/ready; setsid python3 DIRECTORY/slow.py >/dev/null 2>&1 & while ! test -e DIRECTORY/ready; do sleep 0.1; done
+";

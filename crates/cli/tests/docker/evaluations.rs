@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::common::evaluation::{dump, ended, write};
-use crate::common::planted::{PLANT, TRY_ALL};
+use crate::common::planted::{PLANT, SLOW_TO_END, TRY_ALL};
 use crate::daemon::{DEBIAN, alone, among, docker, exec_to_the_end};
 
 #[test]
@@ -119,6 +119,18 @@ fn the_scorers_container_has_the_agents_data_and_the_tasks_programs() {
         assert_eq!(score["value"], "C", "{name}: {score} {}", ended["messages"]);
     }
     assert_eq!(ended["scores"].as_object().unwrap().len(), 2);
+}
+
+#[test]
+fn a_process_that_the_kernel_takes_long_to_end_counts_as_wrong() {
+    let _among = among();
+    let slow = SLOW_TO_END.replace("DIRECTORY", "/srv");
+    for scorer in [json!({"kind": "script", "script": "exit 1"}), json!("includes")] {
+        let (code, sample, err) = judged_with(&[&slow], "wrong", &scorer, ("", ""));
+        assert_eq!((code, &sample["error"]), (0, &Value::Null), "{err}");
+        let scores = sample["scores"].as_object().unwrap();
+        assert!(scores.values().all(|score| score["value"] == "I") && scores.len() == 1, "{scores:?}");
+    }
 }
 
 #[test]

@@ -27,6 +27,10 @@ pub enum CreateError {
         #[source]
         source: io::Error,
     },
+    /// A process of the sandbox was killed and has not ended yet: the kernel still works for it, as when it frees a file of very
+    /// many pieces. It runs no instruction of its own any more.
+    #[error("a process of the sandbox was killed, and the kernel has not ended it yet")]
+    NotEnded,
     /// The zygote is gone.
     #[error("the helper process that creates sandboxes is gone")]
     Gone(#[source] io::Error),
@@ -300,6 +304,7 @@ impl Zygote {
         match receive::<Reply>(&self.socket).map_err(CreateError::Gone)? {
             Some((Reply::Created { pid }, listeners)) => Ok(Created { pid, listeners }),
             Some((Reply::Done, _)) => Ok(Created { pid: 0, listeners: Vec::new() }),
+            Some((Reply::NotEnded, _)) => Err(CreateError::NotEnded),
             Some((Reply::Failed { step, errno }, _)) => {
                 Err(CreateError::Refused { step, source: io::Error::from_raw_os_error(errno) })
             }

@@ -37,8 +37,9 @@ pub(super) struct Sandbox {
     /// Its mounts, which the kernel takes apart when this is closed and its processes are gone: after whoever ended it has
     /// heard so.
     pub(super) mounts: Option<OwnedFd>,
-    /// Its guest was killed for want of memory, and what it wrote is kept until the runner asks for its end.
-    pub(super) starved: bool,
+    /// Its guest was killed for want of memory, or the runner is about to ask for its files again: what it wrote outlives its processes
+    /// until the runner asks for its end.
+    pub(super) keeps_files: bool,
     /// While it is paused.
     pub(super) frozen: Option<Frozen>,
     /// Held while the sandbox lives: nobody else on this machine uses its ids.
@@ -105,7 +106,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
         group.close_doors();
     }
     let mut sandbox =
-        Sandbox { pid, pidfd, group, writable: None, mounts: None, starved: false, frozen: None, _range: range };
+        Sandbox { pid, pidfd, group, writable: None, mounts: None, keeps_files: false, frozen: None, _range: range };
     // While it waits for its ids: later it cannot be dumped, and then a plain user may not open them.
     let opened = namespace(&sandbox, Namespace::User)
         .and_then(|userns| Ok((userns, namespace(&sandbox, Namespace::Mounts)?)))

@@ -162,6 +162,8 @@ pub(crate) enum Reply {
         pid: i32,
     },
     Done,
+    /// A sandbox was told to end, and a process of it has not ended yet. The zygote removes what is left when it has.
+    NotEnded,
     Failed {
         step: String,
         errno: i32,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
@@ -16,6 +17,11 @@ use crate::syscalls;
 
 /// A sandbox whose stream has ended is gone within this time, with all of its processes.
 const AN_END: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// The most time that one request waits for the end of killed processes. The kernel can take minutes to end a process that an agent
+/// made expensive to end; other requests wait meanwhile, so the runner asks again instead.
+const WAIT: Duration = Duration::from_millis(200);
+/// The most time for the end of all sandboxes when the runner leaves.
+const LEAVE: Duration = Duration::from_secs(15);
 /// Where whoever starts us leaves its socket.
 const SOCKET: i32 = 3;
 
@@ -29,6 +35,7 @@ pub fn main() -> ExitCode {
         home: Home::make(),
         sandboxes: BTreeMap::new(),
         ended: Vec::new(),
+        dying: Vec::new(),
         writers: Vec::new(),
         prepared: Prepared::default(),
         room: room(),
@@ -36,17 +43,21 @@ pub fn main() -> ExitCode {
     while let Ok(Some(request)) = server.next(&socket) {
         let reply = match request {
             (Request::Create(mut spec), descriptors) => server.create(&mut spec, descriptors),
-            (Request::Destroy { id }, _) => {
-                server.destroy(id);
-                Ok((Reply::Done, Vec::new()))
-            }
+            (Request::Destroy { id }, _) => match server.destroy(id) {
+                Ended::Yes => Ok((Reply::Done, Vec::new())),
+                Ended::NotYet => Ok((Reply::NotEnded, Vec::new())),
+            },
             (Request::Prepare { network, limits, name, count }, _) => {
                 if let Ok(home) = &server.home {
                     server.prepared.want(home, Kind { network, limits }, name, count);
                 }
                 Ok((Reply::Done, Vec::new()))
             }
-            (Request::Freeze { id, snapshot }, _) => server.freeze(id, snapshot).map(|()| (Reply::Done, Vec::new())),
+            (Request::Freeze { id, snapshot }, _) => match server.freeze(id, snapshot) {
+                Ok(Ended::Yes) => Ok((Reply::Done, Vec::new())),
+                Ok(Ended::NotYet) => Ok((Reply::NotEnded, Vec::new())),
+                Err(trouble) => Err(trouble),
+            },
             (Request::Forget { snapshot }, _) => {
                 if let Ok(home) = &mut server.home {
                     home.snapshots.forget(snapshot);
@@ -79,6 +90,8 @@ struct Server {
     sandboxes: BTreeMap<u32, Sandbox>,
     /// Sandboxes without a process, whose groups are still there.
     ended: Vec<Sandbox>,
+    /// Killed sandboxes that have a process yet, with their numbers.
+    dying: Vec<(u32, Sandbox)>,
     /// Children that write archives.
     writers: Vec<OwnedFd>,
     prepared: Prepared,
@@ -92,11 +105,14 @@ impl Server {
         loop {
             let mut set = vec![PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
             let running: Vec<u32> =
-                self.sandboxes.iter().filter(|(_, sandbox)| !sandbox.starved).map(|(id, _)| *id).collect();
+                self.sandboxes.iter().filter(|(_, sandbox)| !sandbox.keeps_files).map(|(id, _)| *id).collect();
             set.extend(
                 running.iter().map(|id| PollFd::from_borrowed_fd(self.sandboxes[id].pidfd.as_fd(), PollFlags::IN)),
             );
             set.extend(self.writers.iter().map(|writer| PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN)));
+            set.extend(
+                self.dying.iter().map(|(_, dying)| PollFd::from_borrowed_fd(dying.pidfd.as_fd(), PollFlags::IN)),
+            );
             if poll(&mut set, self.prepared.patience())? == 0 {
                 drop(set);
                 if let Ok(home) = &mut self.home {
@@ -106,8 +122,14 @@ impl Server {
             }
             let asked = !set[0].revents().is_empty();
             let mut ended: Vec<bool> = set[1..].iter().map(|pidfd| !pidfd.revents().is_empty()).collect();
-            let finished = ended.split_off(running.len());
+            let mut finished = ended.split_off(running.len());
+            let dead = finished.split_off(self.writers.len());
             drop(set);
+            let mut dead = dead.into_iter();
+            for (_, sandbox) in self.dying.extract_if(.., |_| dead.next().unwrap_or(false)) {
+                let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
+                self.ended.push(sandbox);
+            }
             let mut finished = finished.into_iter();
             self.writers.retain(|writer| {
                 let done = finished.next().unwrap_or(false);
@@ -164,12 +186,17 @@ impl Server {
         Ok((Reply::Created { pid }, listeners))
     }
 
-    /// Ends one sandbox. Killing its first process ends all the others with it.
-    fn destroy(&mut self, id: u32) {
-        if let Some(sandbox) = self.sandboxes.remove(&id) {
-            end(&sandbox);
-            self.ended.push(sandbox);
+    /// Ends one sandbox. Killing its first process ends all the others with it. May be asked for again.
+    fn destroy(&mut self, id: u32) -> Ended {
+        let dying = self.dying.iter().position(|(dying, _)| *dying == id);
+        let killed_before = dying.map(|place| self.dying.remove(place).1);
+        let Some(sandbox) = self.sandboxes.remove(&id).or(killed_before) else { return Ended::Yes };
+        let ended = end(&sandbox, WAIT);
+        match ended {
+            Ended::Yes => self.ended.push(sandbox),
+            Ended::NotYet => self.dying.push((id, sandbox)),
         }
+        ended
     }
 
     /// Takes off and removes what nobody needs any more. Whoever asked has the answer by now, and does not wait for this.
@@ -185,8 +212,9 @@ impl Server {
         }
     }
 
-    /// Ends one sandbox and keeps what it wrote. One that cannot be kept is not ended.
-    fn freeze(&mut self, id: u32, snapshot: u32) -> Result<(), Trouble> {
+    /// Ends one sandbox and keeps what it wrote, but not while a process of it may still write: then this may be asked for again. One
+    /// whose files cannot be kept is not ended.
+    fn freeze(&mut self, id: u32, snapshot: u32) -> Result<Ended, Trouble> {
         let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
         let home = self.home.as_mut().map_err(|_| absent()).during("freezing the sandbox")?;
         let sandbox = self.sandboxes.get_mut(&id).ok_or_else(absent).during("freezing the sandbox")?;
@@ -194,12 +222,16 @@ impl Server {
         let writable = sandbox.writable.take_if(|writable| writable.mapped).ok_or_else(unable);
         let writable = writable.during("freezing the sandbox (needs Linux 6.3 or later)")?;
         // Nothing writes any more when its processes are gone.
-        end(sandbox);
+        if matches!(end(sandbox, WAIT), Ended::NotYet) {
+            sandbox.writable = Some(writable);
+            sandbox.keeps_files = true;
+            return Ok(Ended::NotYet);
+        }
         // A layer that is still mounted must not lie below another.
         sandbox.mounts = None;
         let kept = home.snapshots.keep(snapshot, writable, home.rights);
         self.destroy(id);
-        kept
+        kept.map(|()| Ended::Yes)
     }
 
     /// Succeeds if a sandbox ended because its guest was killed for want of memory. An end that was just begun is awaited.
@@ -218,7 +250,7 @@ impl Server {
         if !was_killed || !parents.has_killed_for_memory(group) {
             return Err(absent()).during(during);
         }
-        sandbox.starved = true;
+        sandbox.keeps_files = true;
         Ok(())
     }
 
@@ -272,13 +304,15 @@ impl Server {
         let mut sandboxes: Vec<Sandbox> = std::mem::take(&mut self.sandboxes).into_values().collect();
         sandboxes.extend(self.prepared.leave());
         sandboxes.append(&mut self.ended);
+        sandboxes.extend(self.dying.drain(..).map(|(_, sandbox)| sandbox));
+        let begun = Instant::now();
         for sandbox in &mut sandboxes {
             // Nobody waits: each takes its own mounts apart, all at the same time.
             sandbox.mounts = None;
             let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
         }
         for sandbox in &sandboxes {
-            end(sandbox);
+            end(sandbox, LEAVE.saturating_sub(begun.elapsed()));
         }
         self.remove_groups(&sandboxes);
     }
@@ -290,11 +324,27 @@ impl Server {
     }
 }
 
-fn end(sandbox: &Sandbox) {
+/// Whether the last process of a killed sandbox is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Yes,
+    NotYet,
+}
+
+fn end(sandbox: &Sandbox, within: Duration) -> Ended {
     let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
     // What is frozen in v1 does not die before it goes on.
     if let Some(frozen) = &sandbox.frozen {
         let _ = frozen.thaw();
     }
+    let within = Timespec {
+        tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(within.subsec_nanos()),
+    };
+    let mut set = [PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)];
+    if matches!(poll(&mut set, Some(&within)), Ok(0)) {
+        return Ended::NotYet;
+    }
     let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
+    Ended::Yes
 }
