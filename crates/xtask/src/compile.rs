@@ -90,7 +90,7 @@ fn executables(messages: &str, package_of: &dyn Fn(&Path) -> Option<String>) -> 
                 _ => return None,
             };
             let package = package_of(&artifact.manifest_path?)?;
-            Some((Program { package, kind, name: target.name }, artifact.executable?))
+            Some((Program { package, kind, name: target.name, module: None }, artifact.executable?))
         })
         .collect()
 }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn program(package: &str, kind: Kind, name: &str) -> Program {
-        Program { package: package.into(), kind, name: name.into() }
+        Program { package: package.into(), kind, name: name.into(), module: None }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(crate) fn wanted(
             if let Action::Tests(tests) = &step.action {
                 for selector in &tests.programs {
                     let programs = workspace.select(selector)?;
-                    wanted.entry(tests.features.clone()).or_default().extend(programs);
+                    wanted.entry(tests.features.clone()).or_default().extend(programs.iter().map(Program::compiled));
                 }
             }
         }

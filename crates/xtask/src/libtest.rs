@@ -35,6 +35,18 @@ pub(crate) struct Totals {
     pub(crate) ignored: usize,
 }
 
+impl Parsed {
+    /// Names tests as within a module: reports name the module before them.
+    pub(crate) fn within(&mut self, module: &str) {
+        for case in &mut self.cases {
+            let name = case.name.strip_prefix(module).and_then(|rest| rest.strip_prefix("::"));
+            if let Some(name) = name.map(str::to_owned) {
+                case.name = name;
+            }
+        }
+    }
+}
+
 pub(crate) fn parse(text: &str) -> Parsed {
     let mut parsed = Parsed::default();
     let mut outputs: BTreeMap<String, String> = BTreeMap::new();
@@ -95,6 +107,14 @@ mod tests {
 
     fn case(name: &str, outcome: Outcome, seconds: Option<f64>, output: &str) -> Case {
         Case { name: name.into(), outcome, seconds, output: output.into() }
+    }
+
+    #[test]
+    fn tests_of_a_module_are_named_within_it() {
+        let mut parsed = parse("test run::deep::one ... ok\ntest runs ... ok\n");
+        parsed.within("run");
+        let names: Vec<&str> = parsed.cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names, ["deep::one", "runs"]);
     }
 
     #[test]

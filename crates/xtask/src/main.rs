@@ -14,6 +14,7 @@ mod install;
 mod junit;
 mod lanes;
 mod libtest;
+mod modules;
 mod packages;
 mod plain_user;
 mod printer;

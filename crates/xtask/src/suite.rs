@@ -13,6 +13,7 @@ use crate::compile::PROFILE;
 use crate::context::{Context, lock};
 use crate::lanes::{Step, Tests, User};
 use crate::libtest::{self, Outcome, Parsed, Totals};
+use crate::modules;
 use crate::plain_user::PlainPlace;
 use crate::process::{self, RunError, quoted};
 use crate::report::Suite;
@@ -45,8 +46,9 @@ impl TestRun<'_> {
         let (mut any_test, mut any_run) = (false, false);
         for selector in &self.tests.programs {
             for program in self.context.workspace.select(selector).map_err(SetupError::Failed)? {
-                let executable =
-                    executables.get(&program).ok_or_else(|| SetupError::Failed(format!("no {}", program.label())))?;
+                let executable = executables
+                    .get(&program.compiled())
+                    .ok_or_else(|| SetupError::Failed(format!("no {}", program.label())))?;
                 let Some(suite) = self.run_program(&program, executable, plain.as_ref())? else { continue };
                 any_run = true;
                 any_test |= suite.totals.passed + suite.failures() > 0;
@@ -68,8 +70,9 @@ impl TestRun<'_> {
     ) -> Result<Option<Suite>, SetupError> {
         let (context, label) = (self.context, program.label());
         let same = format!(
-            "{} {:?} {:?} {:?} {:?}",
+            "{} {:?} {:?} {:?} {:?} {:?}",
             executable.display(),
+            program.module,
             self.tests.args,
             self.env,
             self.tests.user,
@@ -79,16 +82,21 @@ impl TestRun<'_> {
             context.printer.line(&format!("  done                {}: {label} (by the lane {lane})", self.step.name));
             return Ok(None);
         }
+        let Some(arguments) = self.arguments(program, executable)? else { return Ok(None) };
         self.clear_kept()?;
         let log = context.log(self.lane, &format!("{} {label}", self.step.name));
         let _ = std::fs::remove_file(&log);
         let mut command = self.command(program, executable, plain)?;
+        command.args(arguments);
         let begun = Instant::now();
         let ended =
             process::run(&mut command, &log, self.step.limit, &|elapsed| self.still_running(&label, &log, elapsed));
         let seconds = begun.elapsed().as_secs_f64();
         let output = String::from_utf8_lossy(&std::fs::read(&log).unwrap_or_default()).into_owned();
-        let parsed = libtest::parse(&output);
+        let mut parsed = libtest::parse(&output);
+        if let Some(module) = &program.module {
+            parsed.within(module);
+        }
         let problem = match ended {
             Err(RunError::Interrupted) => return Err(SetupError::Interrupted),
             Err(error) => Some(SetupError::from(error).to_string()),
@@ -139,11 +147,18 @@ impl TestRun<'_> {
             command.env("CARGO_TERM_COLOR", "never").env("INSTA_UPDATE", "no");
             command.envs(self.daemon.iter().map(|(name, value)| (name, value)));
         }
-        command.envs(&self.env).args(arguments(&self.tests.args, self.context.filter.as_deref()));
+        command.envs(&self.env);
         if !self.tests.own_harness {
             command.args(["-Z", "unstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
         }
         Ok(command)
+    }
+
+    /// Its arguments; `None` if it has no test that this run wants.
+    fn arguments(&self, program: &Program, executable: &Path) -> Result<Option<Vec<String>>, SetupError> {
+        let (own, filter) = (&self.tests.args, self.context.filter.as_deref());
+        let Some(module) = &program.module else { return Ok(Some(arguments(own, filter))) };
+        Ok(modules::arguments(&modules::list(executable)?, module, own, filter))
     }
 
     /// What tests leave for other steps begins empty.
@@ -159,7 +174,8 @@ impl TestRun<'_> {
     /// Commands that run the failed tests alone: cargo's, unless the step gives its programs what cargo cannot.
     fn again(&self, program: &Program, parsed: &Parsed) -> Vec<String> {
         let failed = parsed.cases.iter().filter(|case| case.outcome == Outcome::Failed);
-        let names: Vec<&str> = failed.map(|case| case.name.as_str()).collect();
+        let within = program.module.as_ref().map(|module| format!("{module}::")).unwrap_or_default();
+        let names: Vec<String> = failed.map(|case| format!("{within}{}", case.name)).collect();
         let needs_lane = self.tests.user == User::Plain || self.step.daemon.is_some() || !self.tests.before.is_empty();
         if needs_lane {
             let lane = self.lane;
@@ -170,7 +186,7 @@ impl TestRun<'_> {
         }
         let command = self.cargo_command(program);
         match names.as_slice() {
-            [] => vec![command],
+            [] => vec![format!("{command} {within}").trim_end().to_owned()],
             names if self.tests.own_harness => names.iter().map(|name| format!("{command} {}", quoted(name))).collect(),
             names => names.iter().map(|name| format!("{command} {} -- --exact", quoted(name))).collect(),
         }

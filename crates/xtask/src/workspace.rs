@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde::Deserialize;
 
+use crate::modules::{self, MERGED};
+
 /// A package that is compiled only when a lane names it.
 const ON_REQUEST: &str = "bench";
 
@@ -20,12 +22,15 @@ pub(crate) enum Kind {
     Test,
 }
 
-/// A test program: a target of a package, compiled with the test harness.
+/// A test program: a target of a package, compiled with the test harness; or one module of a merged one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Program {
     pub(crate) package: String,
     pub(crate) kind: Kind,
+    /// The target's name.
     pub(crate) name: String,
+    /// The module of a merged program.
+    pub(crate) module: Option<String>,
 }
 
 impl Program {
@@ -34,8 +39,18 @@ impl Program {
         match self.kind {
             Kind::Lib => format!("{}/lib", self.package),
             Kind::Bin => format!("{}/bin {}", self.package, self.name),
-            Kind::Test => format!("{}/{}", self.package, self.name),
+            Kind::Test => format!("{}/{}", self.package, self.subject()),
         }
+    }
+
+    /// What lanes call a program in tests/: a merged one by its module.
+    fn subject(&self) -> &str {
+        self.module.as_deref().unwrap_or(&self.name)
+    }
+
+    /// What the compiler makes: the whole program.
+    pub(crate) fn compiled(&self) -> Self {
+        Self { module: None, ..self.clone() }
     }
 
     /// Cargo's options that choose this program and no other of its package.
@@ -76,7 +91,7 @@ impl Selector {
                 "lib" => program.kind == Kind::Lib,
                 "bins" => program.kind == Kind::Bin,
                 "tests" => program.kind == Kind::Test && by_default,
-                name => program.kind == Kind::Test && program.name == name,
+                name => program.kind == Kind::Test && program.subject() == name,
             }
     }
 }
@@ -100,6 +115,7 @@ struct Package {
 struct Target {
     kind: Vec<String>,
     name: String,
+    src_path: PathBuf,
     #[serde(default)]
     test: bool,
     #[serde(default, rename = "required-features")]
@@ -143,12 +159,20 @@ impl Workspace {
     /// Every test program, and whether `cargo test` runs it without being asked by name.
     fn programs(&self) -> impl Iterator<Item = (Program, bool)> {
         self.packages.iter().flat_map(|package| {
-            package.targets.iter().filter_map(|target| {
-                let kind = target.test_kind()?;
+            package.targets.iter().flat_map(|target| {
                 let by_default = target.test && target.required_features.is_empty();
-                let program = Program { package: package.name.clone(), name: target.name.clone(), kind };
-                // Only in tests/ may a program be for one lane alone; a library or binary without tests has none.
-                (by_default || program.kind == Kind::Test).then_some((program, by_default))
+                let program = |kind: Kind, module: Option<String>| {
+                    (Program { package: package.name.clone(), name: target.name.clone(), kind, module }, by_default)
+                };
+                match target.test_kind() {
+                    Some(Kind::Test) if target.name == MERGED => modules::of_source(&target.src_path)
+                        .into_iter()
+                        .map(|module| program(Kind::Test, Some(module)))
+                        .collect(),
+                    // Only in tests/ may a program be for one lane alone; a library or binary without tests has none.
+                    Some(kind) if by_default || kind == Kind::Test => vec![program(kind, None)],
+                    _ => Vec::new(),
+                }
             })
         })
     }
@@ -178,7 +202,7 @@ impl Workspace {
         let package = &self.packages.iter().find(has_it)?.name;
         self.programs()
             .find(|(program, by_default)| *by_default && program.kind == Kind::Test && program.package == *package)
-            .map(|(program, _)| program)
+            .map(|(program, _)| program.compiled())
     }
 
     /// Packages to leave out of a compilation of these programs.

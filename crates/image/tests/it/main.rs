@@ -1,0 +1,8 @@
+//! All integration tests of this crate in one program, a module for each subject. The lanes of `./test.sh` run module by module,
+//! each in a process of its own.
+
+mod common;
+mod hostile;
+mod pull;
+mod store;
+mod unlisted;

@@ -1,0 +1,6 @@
+//! All integration tests of this crate in one program, a module for each subject. The lanes of `./test.sh` run module by module,
+//! each in a process of its own.
+
+mod fake;
+mod faults;
+mod providers;
