@@ -36,8 +36,8 @@ pub(crate) struct TestArgs {
     /// Run only tests whose name contains NAME
     #[arg(long, value_name = "NAME")]
     pub(crate) test: Option<String>,
-    /// Steps that may run at the same time, where a lane allows it
-    #[arg(long, short, value_name = "N", default_value = "2")]
+    /// Steps that may run at the same time, where lanes allow it
+    #[arg(long, short, value_name = "N", default_value = "4")]
     pub(crate) jobs: NonZeroUsize,
     /// Install nothing: a lane that lacks something is skipped
     #[arg(long)]

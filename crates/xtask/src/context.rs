@@ -14,6 +14,7 @@ use crate::lanes::{Action, Engine, Image, Lane};
 use crate::printer::Printer;
 use crate::report::Report;
 use crate::setup::SetupError;
+use crate::slots::Slots;
 use crate::tools::Tools;
 use crate::workspace::{Program, Workspace};
 
@@ -22,7 +23,10 @@ pub(crate) struct Context {
     pub(crate) tools: Tools,
     pub(crate) printer: Printer,
     pub(crate) report: Report,
-    pub(crate) jobs: usize,
+    /// Steps that may run at the same time.
+    pub(crate) slots: Slots,
+    /// Held while tools are installed: all lanes have one Python environment.
+    pub(crate) installing: Mutex<()>,
     /// Only tests with this in their names.
     pub(crate) filter: Option<String>,
     pub(crate) may_install: bool,

@@ -70,6 +70,11 @@ pub(crate) struct Lane {
     /// Its steps mean something to root only.
     #[serde(default)]
     pub(crate) root: bool,
+    /// Neighbouring lanes with the same word here run at the same time.
+    pub(crate) beside: Option<String>,
+    /// It computes and waits for nothing: its commands run with low priority, beside as many steps of other lanes as there may be.
+    #[serde(default)]
+    pub(crate) quiet: bool,
     #[serde(default)]
     pub(crate) packages: Vec<String>,
     #[serde(default)]
@@ -211,6 +216,11 @@ impl Lane {
     pub(crate) fn groups(&self) -> Vec<&[Step]> {
         self.steps.chunk_by(|one, next| one.beside.is_some() && one.beside == next.beside).collect()
     }
+}
+
+/// Lanes in order; those that run at the same time together.
+pub(crate) fn groups<'a, 'b>(lanes: &'b [&'a Lane]) -> Vec<&'b [&'a Lane]> {
+    lanes.chunk_by(|one, next| one.beside.is_some() && one.beside == next.beside).collect()
 }
 
 #[derive(Debug, Deserialize)]

@@ -55,6 +55,17 @@ fn neighbours_of_a_group_run_together() {
 }
 
 #[test]
+fn lanes_of_the_embedded_product_run_together() {
+    let lanes = table();
+    let all: Vec<&Lane> = lanes.iter().filter(|lane| lane.size != Size::Hand).collect();
+    let groups: Vec<Vec<&str>> =
+        groups(&all).iter().map(|group| group.iter().map(|lane| lane.name.as_str()).collect()).collect();
+    assert_eq!(groups[0], ["lint", "unit", "sandbox", "egress", "eval", "verify", "serve"]);
+    // Tests of the lane `docker` restart the daemon, which the lane `inspect` uses too.
+    assert!(groups.iter().all(|group| !(group.contains(&"docker") && group.contains(&"inspect"))));
+}
+
+#[test]
 fn mutations_are_compiled_apart() {
     for lane in table() {
         for step in lane.steps {

@@ -26,6 +26,7 @@ mod run;
 mod select;
 mod setup;
 mod signals;
+mod slots;
 mod suite;
 mod tasks;
 mod tools;
@@ -44,6 +45,7 @@ use crate::printer::Printer;
 use crate::report::Report;
 use crate::select::UnknownLane;
 use crate::setup::SetupError;
+use crate::slots::Slots;
 use crate::tools::Tools;
 use crate::workspace::Workspace;
 
@@ -110,7 +112,8 @@ fn context(printer: Printer, tools: Tools, lanes: &[&Lane], arguments: TestArgs)
         tools,
         printer,
         report: Report::default(),
-        jobs: arguments.jobs.get(),
+        slots: Slots::new(arguments.jobs.get()),
+        installing: Mutex::new(()),
         filter: arguments.test,
         may_install: !arguments.no_install,
         is_ci: ["CI", "RINGFENCE_CI"].iter().any(|name| is_set(std::env::var(name).ok().as_deref())),
@@ -131,7 +134,7 @@ fn is_set(value: Option<&str>) -> bool {
 fn run_lanes(context: &Context, lanes: &[&Lane]) -> ExitCode {
     let run = || {
         run::install_packages(context, lanes);
-        lanes.iter().try_for_each(|lane| run::run_lane(context, lane))
+        lanes::groups(lanes).into_iter().try_for_each(|group| run::run_group(context, group))
     };
     let result = run();
     // It ends before the summary: this is part of the run.

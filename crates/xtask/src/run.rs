@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::context::Context;
+use crate::context::{Context, lock};
 use crate::junit;
 use crate::lanes::{Action, Lane, Step, User};
 use crate::packages;
@@ -32,8 +31,25 @@ pub(crate) fn install_packages(context: &Context, lanes: &[&Lane]) {
     context.report.took("Debian packages", begun.elapsed().as_secs_f64());
 }
 
+/// Runs lanes at the same time. Their programs are compiled first: tests can then run while commands of quiet lanes compute.
+pub(crate) fn run_group(context: &Context, lanes: &[&Lane]) -> Result<(), SetupError> {
+    if lanes.len() > 1 && lanes.iter().any(|lane| has_programs(lane)) {
+        for features in context.wanted.keys() {
+            // If it fails, each step without its programs fails.
+            let _ = context.executables(features.as_ref());
+        }
+    }
+    std::thread::scope(|scope| {
+        let running: Vec<_> = lanes.iter().map(|lane| scope.spawn(|| run_lane(context, lane))).collect();
+        // A panic of one is a panic here, after the others have ended.
+        let ended =
+            running.into_iter().map(|lane| lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.fold(Ok(()), Result::and)
+    })
+}
+
 /// Runs a lane, and writes what it came to as JUnit XML.
-pub(crate) fn run_lane(context: &Context, lane: &Lane) -> Result<(), SetupError> {
+fn run_lane(context: &Context, lane: &Lane) -> Result<(), SetupError> {
     context.printer.heading(&format!("lane {}", lane.name));
     let begun = Instant::now();
     let prepared = prepare(context, lane);
@@ -69,6 +85,7 @@ fn prepare(context: &Context, lane: &Lane) -> Result<(), SetupError> {
     if !missing.is_empty() {
         return Err(SetupError::Missing(packages::advice(&missing)));
     }
+    let _alone = lock(&context.installing);
     let installer = context.installer(&lane.name);
     for component in &lane.components {
         installer.component(component)?;
@@ -95,22 +112,20 @@ fn not_there(context: &Context, lane: &str, step: Option<&str>, error: &SetupErr
 
 fn run_steps(context: &Context, lane: &Lane) {
     for group in lane.groups() {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            while let Some(step) = group.get(next.fetch_add(1, Ordering::SeqCst)) {
-                if signals::received().is_some() {
-                    return;
-                }
-                match run_step(context, lane, step) {
-                    Ok(()) | Err(SetupError::Interrupted) => {}
-                    Err(error) => not_there(context, &lane.name, Some(&step.name), &error),
-                }
+        let run = |step: &Step| {
+            let _slot = (!lane.quiet).then(|| context.slots.take());
+            if signals::received().is_some() {
+                return;
+            }
+            match run_step(context, lane, step) {
+                Ok(()) | Err(SetupError::Interrupted) => {}
+                Err(error) => not_there(context, &lane.name, Some(&step.name), &error),
             }
         };
         // A panic of one is a panic here, after the others have ended.
         std::thread::scope(|scope| {
-            for _ in 0..context.jobs.min(group.len()) {
-                scope.spawn(work);
+            for step in group {
+                scope.spawn(move || run(step));
             }
         });
     }
@@ -201,7 +216,10 @@ impl Checks<'_> {
             return Err(SetupError::Failed("an empty command".into()));
         };
         // A relative program is looked up from here, not from the directory.
-        let mut command = Command::new(program);
+        let mut command = Command::new(if self.lane.quiet { "nice" } else { program });
+        if self.lane.quiet {
+            command.arg(program);
+        }
         command.args(arguments).current_dir(self.context.workspace.root.join(directory));
         let target = self.context.target();
         let tools = [target.join("python/bin"), target.join("tools/bin")];
