@@ -137,7 +137,8 @@ async fn huge_and_sparse_files_are_refused_before_they_are_read() {
     sh(&sandbox, "mkdir -p /repo && truncate -s 1T /repo/sparse || truncate -s 50G /repo/sparse").await;
     let start = Instant::now();
     assert_eq!(kind(repo(&sandbox).read("sparse", LIMIT).await), FailureKind::TooLarge);
-    assert!(start.elapsed() < Duration::from_secs(1));
+    // Reading 50 GB takes longer than this on any machine.
+    assert!(start.elapsed() < Duration::from_secs(5));
     // It is replaced, not filled.
     repo(&sandbox).write("sparse", b"small", 0o644).await.unwrap();
     assert_eq!(repo(&sandbox).read("sparse", LIMIT).await.unwrap(), b"small");
