@@ -1,30 +1,4 @@
 //! Any bytes are messages or an error, and a message that was read is written back as it was.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use wire::{Decoder, Guest, Host, Message, encode};
-
-fn drain<M: Message + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
-    let mut decoder = Decoder::new();
-    for piece in bytes.chunks(7) {
-        decoder.push(piece);
-        loop {
-            match decoder.take::<M>() {
-                Ok(Some(message)) => {
-                    let mut out = Vec::new();
-                    encode(&message, &mut out).expect("what was read fits");
-                    let mut again = Decoder::new();
-                    again.push(&out);
-                    assert_eq!(again.take::<M>(), Ok(Some(message)));
-                }
-                Ok(None) => break,
-                Err(_) => return,
-            }
-        }
-    }
-}
-
-fuzz_target!(|bytes: &[u8]| {
-    drain::<Guest>(bytes);
-    drain::<Host>(bytes);
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzzed::frames(bytes));
