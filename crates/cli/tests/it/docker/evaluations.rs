@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::common::evaluation::{dump, ended, write};
 use crate::common::planted::{PLANT, SLOW_TO_END, TRY_ALL};
-use crate::docker::daemon::{DEBIAN, alone, among, docker, exec_to_the_end};
+use crate::docker::daemon::{DEBIAN, alone, among, docker, exec_to_the_end, gone};
 
 #[test]
 fn a_phase_leaves_no_process_behind() {
@@ -123,7 +123,8 @@ fn the_scorers_container_has_the_agents_data_and_the_tasks_programs() {
 
 #[test]
 fn a_process_that_the_kernel_takes_long_to_end_counts_as_wrong() {
-    let _among = among();
+    // The daemon is slow for all while it ends that container.
+    let _alone = alone();
     let slow = SLOW_TO_END.replace("DIRECTORY", "/srv");
     for scorer in [json!({"kind": "script", "script": "exit 1"}), json!("includes")] {
         let (code, sample, err) = judged_with(&[&slow], "wrong", &scorer, ("", ""));
@@ -131,6 +132,7 @@ fn a_process_that_the_kernel_takes_long_to_end_counts_as_wrong() {
         let scores = sample["scores"].as_object().unwrap();
         assert!(scores.values().all(|score| score["value"] == "I") && scores.len() == 1, "{scores:?}");
     }
+    gone(Duration::from_mins(5));
 }
 
 #[test]
