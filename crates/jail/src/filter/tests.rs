@@ -74,6 +74,8 @@ fn dangerous_calls_are_not_on_the_list() {
         SYS_bpf,
         SYS_perf_event_open,
         SYS_userfaultfd,
+        SYS_fanotify_init,
+        SYS_fanotify_mark,
         SYS_keyctl,
         SYS_add_key,
         SYS_request_key,

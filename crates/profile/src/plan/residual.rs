@@ -132,9 +132,9 @@ fn boundary(plan: &Plan) -> Vec<Residual> {
         ));
         all.push(residual(
             "shared_pools",
-            "sandboxes share with the host what no control group bounds: orphaned TCP sockets, disk bandwidth, the kernel's \
-             log, open files where fs.file-max is low, committed memory where vm.overcommit_memory is 2, requests for \
-             binfmt modules before Linux 6.14; and /proc shows the host's load, memory and counts of open files \
+            "sandboxes share with the host what no control group bounds: file locks, orphaned TCP sockets, disk bandwidth, the kernel's \
+             log, open files where fs.file-max is low, descriptors in flight before Linux 6.10, committed memory where \
+             vm.overcommit_memory is 2, requests for binfmt modules before Linux 6.14; and /proc shows the host's load, memory and counts of open files \
              (docs/security/kernel-pools.md)",
         ));
     }

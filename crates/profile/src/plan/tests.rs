@@ -234,7 +234,12 @@ fn a_plan_says_which_kernel_pools_are_not_bounded() {
     let docker = ("profile: T2.H1.N2\nsandbox: docker\nimage: debian:12\n", "userns_blocked");
     for document in [embedded, docker] {
         let shared = residual(document, "shared_pools").unwrap();
-        assert!(shared.contains("orphaned TCP sockets, disk bandwidth, the kernel's log"), "{shared}");
+        for pool in [
+            "file locks, orphaned TCP sockets, disk bandwidth, the kernel's log",
+            "descriptors in flight before Linux 6.10",
+        ] {
+            assert!(shared.contains(pool), "{pool}: {shared}");
+        }
     }
     for id in ["terminals_unbounded", "socket_buffers_unbounded"] {
         assert!(residual(docker, id).is_some() && residual(embedded, id).is_none(), "{id}");

@@ -47,17 +47,20 @@ calls!(ASYNCHRONOUS_IO: SYS_io_setup(0, 0), SYS_io_destroy(0));
 calls!(MESSAGE_QUEUES: SYS_mq_open(0, 0, 0, 0), SYS_mq_unlink(0));
 // MAP_HUGETLB, MFD_HUGETLB and SHM_HUGETLB, each of no size.
 calls!(HUGE_PAGES: SYS_mmap(0, 0, 0, 0x4_0022, NONE, 0), SYS_memfd_create(0, 4), SYS_shmget(0, 0, 0o4000));
-// TCP_MD5SIG, TCP_AO_ADD_KEY, IPV6_FLOWLABEL_MGR.
+// TCP_MD5SIG, TCP_AO_ADD_KEY, TCP_AO_INFO; IPV6_FLOWLABEL_MGR, IPV6_2292PKTOPTIONS, IPV6_JOIN_GROUP; IP_ADD_MEMBERSHIP.
 calls!(
     SOCKET_POOLS: SYS_setsockopt(NONE, 6, 14, 0, 0),
     SYS_setsockopt(NONE, 6, 38, 0, 0),
+    SYS_setsockopt(NONE, 6, 40, 0, 0),
     SYS_setsockopt(NONE, 41, 32, 0, 0),
     SYS_setsockopt(NONE, 41, 6, 0, 0),
     SYS_setsockopt(NONE, 41, 20, 0, 0),
     SYS_setsockopt(NONE, 0, 35, 0, 0),
 );
-// F_SETLEASE.
-calls!(LEASES: SYS_fcntl(NONE, 1024, 0));
+// F_SETLEASE, F_SETDELEG.
+calls!(LEASES: SYS_fcntl(NONE, 1024, 0), SYS_fcntl(NONE, 1040, 0));
+// Unknown flags.
+calls!(FANOTIFY: SYS_fanotify_init(UNKNOWN_FLAGS, 0), SYS_fanotify_mark(NONE, UNKNOWN_FLAGS, 0, NONE, 0));
 // Families: packet, vsock, AF_ALG, AF_XDP; netlink of uevents and of audit.
 calls!(
     SOCKETS: SYS_socket(17, 3, 0),

@@ -220,7 +220,15 @@ pub(super) const PROBES: &[Probe] = &[
         FILTERED,
         Way::Calls(calls::SOCKET_POOLS),
     ),
-    probe("calls_leases", Control::Syscalls, Full, "F_SETLEASE", FILTERED, Way::Calls(calls::LEASES)),
+    probe("calls_leases", Control::Syscalls, Full, "F_SETLEASE, F_SETDELEG", FILTERED, Way::Calls(calls::LEASES)),
+    probe(
+        "calls_fanotify",
+        Control::Syscalls,
+        Full,
+        "fanotify_init, fanotify_mark",
+        FILTERED,
+        Way::Calls(calls::FANOTIFY),
+    ),
     probe(
         "core_dumps",
         Control::CoreDumps,

@@ -70,7 +70,10 @@ pub(super) fn core_dumps(limits: &str, scene: &Scene) -> Finding {
     let values: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
     match values[..] {
         ["1", "1", ..] => Finding::pass("1, soft and hard"),
-        ["0", "0", ..] if writes_files(&core_pattern()) => Finding::pass("0, and kernel.core_pattern names a file"),
+        // Containers have a limit of 1; and a daemon's machine can have another pattern than this one.
+        ["0", "0", ..] if scene.plan.provider == Provider::Container && writes_files(&core_pattern()) => {
+            Finding::pass("0, and kernel.core_pattern names a file")
+        }
         [soft, hard, ..] => Finding::fail(format!("{soft}, hard {hard}")),
         _ if scene.has_kernel_of_runtime() => Finding::unclaimed("the runtime's kernel does not show it"),
         _ => Finding::unknown("the limit is not shown"),

@@ -20,6 +20,7 @@ refused_calls! {
     keyctl: 250("0, -3, 0, 0, 0") = EPERM;
     add_key: 248("'user', 'x', 'y', 1, -3") = EPERM, 249("'user', 'x', 0, -3") = EPERM;
     io_uring: 425("8, 0") = ENOSYS, 426("3, 0, 0, 0, 0, 0") = ENOSYS, 427("3, 0, 0, 0") = ENOSYS;
+    fanotify: 300("0, 0") = EPERM, 301("3, 1, 0, -100, '/'") = EPERM;
     bpf: 321("0, 0, 0") = EPERM;
     perf_event: 298("0, 0, -1, -1, 0") = EPERM;
     userfaultfd: 323("0") = EPERM;
