@@ -6,7 +6,10 @@ use ::docker::Pull;
 use image::{Config, ImageError, Opened};
 use profile::{Bytes, Document, MountMode, Plan, Provider, Request};
 use sandbox::Network::{Captured, Loopback, Relayed};
-use sandbox::{Image, Limits, Mount, MountSource, SecretMounts, StartError, check_directory_image, check_mounts};
+use sandbox::{
+    Image, Limits, Mount, MountSource, SecretMounts, StartError, check_directory_image, check_image_beside,
+    check_mounts,
+};
 
 use super::{docker, images, network};
 use crate::args::CaptureBy;
@@ -121,6 +124,8 @@ pub(super) fn request(request: &Request, plan: &Plan, image: Option<&Opened>) ->
         }
         None => host_files(reference, request)?,
     };
+    let mounts = mounts(request)?;
+    check_image_beside(&image, &mounts)?;
     let Bytes(disk) = plan.limits.disk.amount;
     Ok(sandbox::Request {
         image,
@@ -128,7 +133,7 @@ pub(super) fn request(request: &Request, plan: &Plan, image: Option<&Opened>) ->
         system: sandbox::System::AsLeft,
         limits,
         disk,
-        mounts: mounts(request)?,
+        mounts,
         allow_setuid: plan.allow_setuid,
         network: if network::is_captured(plan) { Captured } else { Loopback },
     })

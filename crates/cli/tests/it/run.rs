@@ -143,6 +143,25 @@ fn mounts_that_give_keys_away_need_the_operators_dangerous_word() {
     assert_eq!(run(&["--profile", document.to_str().unwrap(), "--", "true"], "").0, 2);
 }
 
+/// An agent that can write to its image's directory changes what later samples, and its own scorer, run.
+#[test]
+fn a_writable_mount_shares_no_files_with_the_directory_of_an_image() {
+    let outer = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(outer.path().join("image/usr")).unwrap();
+    let image = format!("dir:{}/image", outer.path().display());
+    for shared in ["image", "image/usr", "."] {
+        let source = outer.path().join(shared).canonicalize().unwrap();
+        let with = |mode: &str| {
+            let mount = format!("{}:/shared{mode}", source.display());
+            run(&["--image", &image, "--mount", &mount, "--", "/bin/true"], "")
+        };
+        let (code, _, err) = with(":rw");
+        assert!(code == 3 && err.contains("shares files with the image dir:"), "{shared}: {code} {err}");
+        let (code, _, err) = with("");
+        assert!(code == 127, "only the program is missing: {shared}: {code} {err}");
+    }
+}
+
 #[test]
 fn homes_and_our_own_directories_are_not_mounted() {
     let place = tempfile::tempdir().unwrap();

@@ -81,6 +81,24 @@ pub fn check_nesting(mounts: &[Mount]) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Refuses the directory of an image that shares files with a writable mount: an agent could change the image of later samples, and
+/// of its own scorer.
+pub fn check_image_beside(image: &Image, mounts: &[Mount]) -> Result<(), StartError> {
+    let Some(directory) = open_image(image)? else { return Ok(()) };
+    let directory = Path::new(directory.path());
+    for mount in mounts.iter().filter(|mount| mount.writable) {
+        let source = MountSource::open(&mount.source)?;
+        let source = Path::new(source.path());
+        if directory.starts_with(source) || source.starts_with(directory) {
+            let why =
+                format!("it shares files with the image dir:{}: what is inside could change it", directory.display());
+            let hint = Some("mount it read-only, or keep the image elsewhere".into());
+            return Err(StartError::Mount { path: mount.source.clone(), why, hint });
+        }
+    }
+    Ok(())
+}
+
 /// Opens the directory at the bottom of an image, if it has one. Refuses one of the host's own places, and a path through a link.
 pub(crate) fn open_image(image: &Image) -> Result<Option<MountSource>, StartError> {
     match image {
