@@ -78,7 +78,10 @@ impl Workshop {
             return Err(DockerError::RemoteMount { path, endpoint }.into());
         }
         // Held while the daemon opens them by their paths, and compared after that.
-        let sources = sandbox::open_mounts(&request.mounts)?;
+        let mounts = request.mounts.clone();
+        // What an agent left in a writable mount can take long to search.
+        let opened = tokio::task::spawn_blocking(move || sandbox::open_mounts(&mounts)).await;
+        let sources = opened.map_err(|error| StartError::Engine(Box::new(error)))??;
         let parts = request.volumes.iter().find_map(|volume| volume.subpath.clone());
         if let Some(subpath) = parts.filter(|_| !engine.knows_subpaths()) {
             return Err(DockerError::NoSubpaths { subpath, endpoint: engine.endpoint().to_string() }.into());

@@ -92,11 +92,8 @@ impl<R: Read> Taker<R> {
                 })?,
                 Item::Name { name, first } => self.link(&name, &first)?,
                 Item::Kept { name, unchanged } => self.kept(&name, unchanged)?,
-                Item::Skipped { name } => {
-                    if self.ignored == 0 {
-                        self.top()?.named.insert(name);
-                    }
-                }
+                // In `/`, a name that this part does not admit stays unnamed: hard links lead to what is below named ones.
+                Item::Skipped { name } => drop(self.note(&name, true)?),
             }
         }
     }
@@ -169,7 +166,11 @@ impl<R: Read> Taker<R> {
         }
         let Some(level) = self.levels.pop() else { return Err(invalid("it leaves the root")) };
         let done = if whole && self.part == Part::Data { remove_unnamed(&level) } else { Ok(()) };
-        let done = done.and_then(|()| level.meta.map_or(Ok(()), |meta| set(&level.directory, &meta)));
+        let done = done.and_then(|()| match level.meta.map_or(Ok(()), |meta| set(&level.directory, &meta)) {
+            // The engine made mount points in a root that nothing inside can write to: their times are its own.
+            Err(Errno::ROFS) => Ok(()),
+            set => set,
+        });
         done.map_err(|errno| self.refused(errno, &level.name))
     }
 
@@ -218,7 +219,7 @@ impl<R: Read> Taker<R> {
     fn link(&mut self, name: &[u8], first: &[Vec<u8>]) -> Result<(), Failure> {
         let Some((file, above)) = first.split_last() else { return Err(invalid("a name of nothing")) };
         let root = self.levels.first().ok_or_else(|| invalid("it leaves the root"))?;
-        // Only what this tree itself made: the first name is in a part that it may write to.
+        // Only below directories of `/` that this tree may write to.
         let inside = above.first().is_some_and(|top| root.named.contains(top));
         if !inside {
             return if self.ignored > 0 { Ok(()) } else { Err(invalid("a name of a file elsewhere")) };
@@ -373,4 +374,57 @@ fn remove(directory: &OwnedFd, name: &[u8], depth: usize) -> Result<(), Errno> {
     }
     drop(inner);
     unlinkat(directory, name, AtFlags::REMOVEDIR)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
+
+    use super::*;
+
+    fn taken(root: &std::path::Path, items: &[Item]) -> Result<(), Failure> {
+        let mut stream = Vec::new();
+        items.iter().for_each(|item| item.write(&mut stream).unwrap());
+        let directory = open_directory(CWD, root.as_os_str().as_encoded_bytes()).unwrap();
+        let mut taker = Taker {
+            input: io::Cursor::new(stream),
+            part: Part::Data,
+            declared: HashSet::new(),
+            shared: HashSet::new(),
+            levels: vec![Level { directory, named: HashSet::new(), meta: None, name: Vec::new() }],
+            ignored: 0,
+            buffer: vec![0; MAX_TREE_CHUNK],
+        };
+        taker.run()
+    }
+
+    /// A hard link from the agent's directory to a file of the system: a script that changes the one changes the other.
+    #[test]
+    fn hard_links_lead_to_no_system_file_whatever_the_sender_skips() {
+        let place = std::env::temp_dir().join(format!("ringfence-tree-{}", std::process::id()));
+        for directory in ["etc", "data"] {
+            std::fs::create_dir_all(place.join(directory)).unwrap();
+        }
+        std::fs::write(place.join("etc/passwd"), "root").unwrap();
+        std::fs::write(place.join("data/own"), "own").unwrap();
+        let stat = rustix::fs::stat(place.join("data")).unwrap();
+        let meta = Meta { mode: 0o755, uid: stat.st_uid, gid: stat.st_gid, seconds: 1, nanos: 0 };
+        let link = |first: [&[u8]; 2]| {
+            [
+                Item::Skipped { name: b"etc".to_vec() },
+                Item::Directory { name: b"data".to_vec(), meta },
+                Item::Skipped { name: b"own".to_vec() },
+                Item::Name { name: b"linked".to_vec(), first: first.map(<[u8]>::to_vec).to_vec() },
+                Item::Leave { whole: true },
+                Item::Finish,
+            ]
+        };
+        let refused = taken(&place, &link([b"etc", b"passwd"]));
+        let linked_to_system = place.join("data/linked").exists();
+        let own = taken(&place, &link([b"data", b"own"]));
+        let linked = std::fs::read(place.join("data/linked"));
+        std::fs::remove_dir_all(&place).unwrap();
+        assert!(refused.is_err() && !linked_to_system, "{refused:?}");
+        assert!(own.is_ok() && linked.unwrap() == b"own", "{own:?}");
+    }
 }
