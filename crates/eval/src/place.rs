@@ -116,7 +116,7 @@ impl PlaceError {
                 matches!(error, CarryError::Contents(_) | CarryError::Session(SessionError::Unresponsive(_)))
             }
             Self::Start(error) | Self::Stack(StackError::Make { source: error, .. }) => {
-                matches!(error, StartError::NotEnded(_) | StartError::DiskFull(_))
+                matches!(error, StartError::NotEnded(_) | StartError::EndedLate | StartError::DiskFull(_))
             }
             _ => false,
         }
@@ -420,6 +420,7 @@ impl Places {
         let Place { sandbox, served, .. } = place;
         let snapshot = sandbox.freeze().await;
         self.leave_network(served, journal).await;
+        self.note_leftover(snapshot.as_ref().err().filter(|error| matches!(error, StartError::NotEnded(_))), journal);
         Ok(snapshot?)
     }
 

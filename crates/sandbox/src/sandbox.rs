@@ -34,6 +34,9 @@ pub enum StartError {
     /// It was told to end, and a process of it or its files are not gone yet. What runs inside can cause that.
     #[error("the sandbox does not end: {0}")]
     NotEnded(String),
+    /// Its processes ended too late for its files to be kept. What runs inside can cause that.
+    #[error("the sandbox ended too late for its files to be kept")]
+    EndedLate,
     /// The provider's disk is full. What runs inside can cause that, where the provider does not bound what is written.
     #[error("the provider has no disk space left: {0}")]
     DiskFull(String),
@@ -338,12 +341,13 @@ impl Sandbox {
     pub async fn freeze(mut self) -> Result<Snapshot, StartError> {
         let Some(mut backing) = self.backing.take() else { return Err(StartError::NoFiles) };
         let frozen = tokio::task::spawn_blocking(move || {
-            let frozen = backing.freeze();
-            if frozen.is_err() {
-                // What cannot be kept is ended all the same: nobody holds it any more.
-                let _ = backing.stop();
-            }
-            frozen
+            backing.freeze().map_err(|error| {
+                // What cannot be kept is ended all the same: nothing holds it any more.
+                match (error, backing.stop()) {
+                    (StartError::NotEnded(_), Ok(())) => StartError::EndedLate,
+                    (error, _) => error,
+                }
+            })
         });
         frozen.await.unwrap_or_else(|error| Err(StartError::Helper(io::Error::other(error))))
     }
