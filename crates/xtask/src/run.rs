@@ -194,7 +194,7 @@ fn fuzz(target: &str, corpus: &Path, build: &Path) -> Vec<String> {
     let time = format!("-max_total_time={seconds}");
     let words =
         ["cargo", "fuzz", "run", "--sanitizer", "none", "--target-dir", &build, target, &corpus, &seeds, "--", &time];
-    let limits = ["-max_len=65536", "-timeout=10", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1"];
+    let limits = ["-max_len=65536", "-timeout=60", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1"];
     words.into_iter().chain(limits).map(str::to_owned).collect()
 }
 
