@@ -9,6 +9,7 @@ mod check;
 mod display;
 mod earlier;
 mod fail_on;
+mod gone;
 mod header;
 mod invocation;
 mod journal;

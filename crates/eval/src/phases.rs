@@ -8,6 +8,7 @@ use profile::Phase;
 use sandbox::{Exec, Outcome, Overflow, Sandbox, Snapshot, System, User};
 use serde_json::json;
 
+use crate::gone::Gone;
 use crate::journal::{Journal, now};
 use crate::place::{Place, PlaceError, Places, STAGE_TIMEOUT, Watched, chain};
 use crate::sample::{Shared, scripted};
@@ -57,7 +58,8 @@ pub(crate) async fn set_up(
     }
     if let Some(script) = &sample.setup {
         let (sandbox, networks) = place.parts();
-        if let Err(why) = watched(networks, run_setup(sandbox, script, journal)).await {
+        let ran = watched(networks, run_setup(sandbox, script, journal)).await;
+        if let Err(why) = ran.unwrap_or_else(|gone| Err(gone.to_string())) {
             places.leave(place, journal).await;
             return Err(why.into());
         }
@@ -89,11 +91,12 @@ async fn read(file: HostFile) -> Result<Vec<u8>, String> {
     read.and_then(|bytes| bytes).map_err(|error| format!("`{name}` cannot be read: {error}"))
 }
 
-/// Does something in a place, unless nothing watches its network any more: then whatever it came to counts for nothing.
-async fn watched<T>(mut networks: Watched<'_>, work: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+/// Does something in a place, unless nothing watches its network any more: then its result does not count.
+async fn watched<T>(mut networks: Watched<'_>, work: impl Future<Output = T>) -> Result<T, Gone> {
     tokio::select! {
-        done = work => done,
-        why = networks.lost() => Err(format!("capture_lost: {why}")),
+        biased;
+        gone = networks.lost() => Err(gone),
+        done = work => Ok(done),
     }
 }
 
@@ -212,7 +215,12 @@ pub(crate) async fn score_all(
                     Ok(mut place) => {
                         let timeout = script_time(shared, *timeout);
                         let (sandbox, networks) = place.parts();
-                        let judged = watched(networks, score::by_script(sandbox, script, timeout, sample, state)).await;
+                        let judging = score::by_script(sandbox, script, timeout, sample, state);
+                        let judged = match watched(networks, judging).await {
+                            Ok(judged) => judged,
+                            Err(Gone::Failed(why)) => Err(why),
+                            Err(of_agent) => Ok(score::killed(state, &of_agent)),
+                        };
                         let cleared = match &judged {
                             // For the next scorer: it sees the same files, and nothing that this one left running.
                             Ok(_) if places.clears_up() => {

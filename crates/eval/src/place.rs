@@ -22,6 +22,7 @@ use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::approval::Gate;
+use crate::gone::Gone;
 use crate::journal::Journal;
 use crate::network::{Network, Served, Services, totals};
 use crate::solve::Stop;
@@ -308,9 +309,12 @@ impl Places {
     /// Ends a phase in a sandbox that serves the next one too: no process and no connection of it lives on. Other services
     /// of the sample go on, with at most the next phase's network.
     pub(crate) async fn clear(&self, place: &mut Place, next: Phase, journal: &Journal) -> Result<(), PlaceError> {
-        match &mut place.services {
-            Some(running) => running.clear().await?,
-            None => place.sandbox.session().end_all().await?,
+        let cleared = match &mut place.services {
+            Some(running) => running.clear().await,
+            None => place.sandbox.session().end_all().await,
+        };
+        if let Err(error) = cleared {
+            return Err(self.blame(error.into(), place).await);
         }
         self.advance(place, next, journal).await?;
         if let Some(running) = place.services.as_mut().filter(|_| next == Phase::Agent) {
@@ -402,7 +406,7 @@ impl Places {
     async fn blame(&self, error: PlaceError, place: &Place) -> PlaceError {
         let is_gone = matches!(error, PlaceError::Session(_) | PlaceError::Carry(CarryError::Session(_)));
         if is_gone && !error.is_of_agent() && place.sandbox.ran_out_of_memory().await {
-            return CarryError::Contents("the sandbox ran out of memory, and its guest was killed".into()).into();
+            return CarryError::Contents(Gone::OutOfMemory.to_string()).into();
         }
         error
     }
@@ -496,8 +500,8 @@ fn told(event: &stack::Event) -> serde_json::Value {
     told
 }
 
-/// The networks of a place, which must be served while anything runs in it.
-pub(crate) struct Watched<'a>(Vec<&'a mut Served>);
+/// The networks of a place, which must be served while anything runs in it, each with its sandbox.
+pub(crate) struct Watched<'a>(Vec<(&'a Sandbox, &'a mut Served)>);
 
 impl Watched<'_> {
     /// Of no place at all.
@@ -506,24 +510,27 @@ impl Watched<'_> {
     }
 
     /// Resolves when nothing watches one of them any more; the place must end then.
-    pub(crate) async fn lost(&mut self) -> String {
-        let mut all: Vec<_> = self.0.iter_mut().map(|served| Box::pin(served.lost())).collect();
-        std::future::poll_fn(|context| {
-            let lost = all.iter_mut().find_map(|one| match one.as_mut().poll(context) {
-                Poll::Ready(why) => Some(why),
+    pub(crate) async fn lost(&mut self) -> Gone {
+        let mut all: Vec<_> = self.0.iter_mut().map(|(sandbox, served)| (*sandbox, Box::pin(served.lost()))).collect();
+        let (sandbox, why) = std::future::poll_fn(|context| {
+            let lost = all.iter_mut().find_map(|(sandbox, one)| match one.as_mut().poll(context) {
+                Poll::Ready(why) => Some((*sandbox, why)),
                 Poll::Pending => None,
             });
             lost.map_or(Poll::Pending, Poll::Ready)
         })
-        .await
+        .await;
+        Gone::network(sandbox, &why).await
     }
 }
 
 impl Place {
     /// Its sandbox, and what to watch while something runs in it.
     pub(crate) fn parts(&mut self) -> (&Sandbox, Watched<'_>) {
-        let of_services = self.services.iter_mut().flat_map(|running| running.served().map(|(_, served)| served));
-        (&self.sandbox, Watched(self.served.iter_mut().chain(of_services).collect()))
+        let sandbox = &self.sandbox;
+        let of_services = self.services.iter_mut().flat_map(Running::served);
+        let of_services = of_services.map(|(_, sandbox, served)| (sandbox, served));
+        (sandbox, Watched(self.served.iter_mut().map(|served| (sandbox, served)).chain(of_services).collect()))
     }
 
     /// The sandbox of a service; without a name the agent's.

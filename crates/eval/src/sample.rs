@@ -434,6 +434,6 @@ async fn solve_in(
         }),
         over = shared.budget.ended() => Err(Stop::Run(over)),
         stop = solve::worked_out(journal, limits.working) => Err(stop),
-        why = networks.lost() => Err(Stop::Failed(format!("capture_lost: {why}"))),
+        gone = networks.lost() => Err(gone.stop(&shared.plan)),
     }
 }

@@ -293,6 +293,11 @@ impl Session {
         self.shared.table().dead.is_none()
     }
 
+    /// Why the session ended, if it did.
+    pub fn end(&self) -> Option<SessionError> {
+        self.shared.table().dead.clone()
+    }
+
     /// Ends the session because its guest did not do something in time: nothing more can be done in the sandbox. Its holder
     /// ends it from outside.
     pub(crate) fn give_up(&self, reason: &str) {

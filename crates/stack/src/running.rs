@@ -71,9 +71,9 @@ impl<S: Send> Running<S> {
         self.ones.iter().find(|one| one.seen.name == self.default)?.served.as_ref()
     }
 
-    /// Every network that is served, with the service that it is of.
-    pub fn served(&mut self) -> impl Iterator<Item = (&str, &mut S)> {
-        self.ones.iter_mut().filter_map(|one| Some((one.seen.name.as_str(), one.served.as_mut()?)))
+    /// Every network that is served, with the service that it is of and its sandbox.
+    pub fn served(&mut self) -> impl Iterator<Item = (&str, &Sandbox, &mut S)> {
+        self.ones.iter_mut().filter_map(|one| Some((one.seen.name.as_str(), &one.sandbox, one.served.as_mut()?)))
     }
 
     /// Puts rules in force for the default service; every other one keeps its own, as far as `most` has them.

@@ -629,3 +629,40 @@ fn an_agent_that_has_its_guest_killed_for_memory_is_scored() {
         assert!(was_killed, "{network}: in none of five runs");
     }
 }
+
+/// What the agent left can fill the memory when the score script runs it, until only the guest is left to be killed.
+#[test]
+fn a_score_script_that_has_its_guest_killed_for_memory_is_scored() {
+    if !crate::common::is_root() {
+        // Without control groups nothing bounds memory, and the plan says so.
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let plant =
+        format!("cat > /srv/run <<'END'\n{}\nEND\n", crate::common::planted::FILL_MEMORY.replace("DIRECTORY", "/srv"));
+    let run = calls(&[("bash", serde_json::json!({"command": plant}))]);
+    // Whom the kernel kills is its choice: most of the time the guest within a few of these.
+    let scripts: Vec<_> =
+        (0..6).map(|_| serde_json::json!({"kind": "script", "script": "sh /srv/run; exit 1", "timeout": 10})).collect();
+    let scripts = serde_json::json!(scripts);
+    for network in ["profile: T0.H1.N2\n", "profile: T0.H1.N1\nnetwork: {allow_domains: [example.org]}\n"] {
+        let text = format!(
+            "name: t\n{network}approval: ci\ntools: [bash, submit]\nsolver: {{kind: agent, max_steps: 9}}\n\
+             limits: {{memory: 64MiB, disk: 256MiB}}\nscorer: {scripts}\n\
+             dataset: [{{id: a, input: go, target: done}}]\n{run}"
+        );
+        let was_killed = (0..5).any(|_| {
+            let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text)]);
+            assert_eq!(code, 0, "{network}: {err}");
+            let log = dump(place.path(), result["log"].as_str().unwrap());
+            let scores = log["samples"][0]["scores"].as_object().unwrap();
+            assert!(scores.len() == 6 && scores.values().all(|score| score["value"] == "I"), "{scores:?}");
+            let is_of_guest = |score: &Value| {
+                score["reason"] == "scorer_killed"
+                    && score["explanation"].as_str().unwrap().contains("its guest was killed")
+            };
+            scores.values().any(is_of_guest)
+        });
+        assert!(was_killed, "{network}: in none of five runs");
+    }
+}

@@ -26,7 +26,7 @@ pub(crate) use describe::{described, described_as, names, names_beside};
 pub(crate) use graders::Panel;
 pub(crate) use metrics::group_name;
 pub(crate) use results::{Judged, reductions, results, scores};
-pub(crate) use script::{blocked, by_script, lost};
+pub(crate) use script::{blocked, by_script, killed, lost};
 
 /// The reason of a score that is none because graders gave none.
 pub(crate) const GRADER_FAILED: &str = "grader_failed";

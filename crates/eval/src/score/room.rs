@@ -37,6 +37,8 @@ const ELSEWHERE: [&str; 2] = ["/dev/shm", "/tmp"];
 pub(super) enum NoRoom {
     /// What the agent left, or its answer, is in the way.
     Agent(String),
+    /// The sandbox is gone.
+    Gone(SessionError),
     /// Something else.
     Failed(String),
 }
@@ -49,6 +51,7 @@ impl From<SessionError> for NoRoom {
                 Self::Agent(message)
             }
             error @ SessionError::Unresponsive(_) => Self::Agent(error.to_string()),
+            error @ SessionError::Died(_) => Self::Gone(error),
             other => Self::Failed(other.to_string()),
         }
     }

@@ -10,6 +10,7 @@ use sandbox::{Exec, Outcome, Overflow, Sandbox, SessionError, User};
 use serde_json::{Map, Value};
 
 use super::room::{NoRoom, Room};
+use crate::gone::Gone;
 use crate::solve::State;
 use crate::task::Sample;
 
@@ -24,7 +25,7 @@ const SHELL: &str = "/bin/sh";
 mod reason {
     /// The script did not end in time.
     pub(super) const TIMEOUT: &str = "scorer_timeout";
-    /// The script was ended by a signal, for one because memory ran out.
+    /// The script was ended by a signal, for one because memory ran out, or with it the sandbox.
     pub(super) const KILLED: &str = "scorer_killed";
     /// The script could not be started on what was left.
     pub(super) const BLOCKED: &str = "scorer_blocked";
@@ -42,6 +43,11 @@ pub(crate) fn lost(state: &State, why: &str) -> Score {
     wrong(state.completion(), reason::BLOCKED, why)
 }
 
+/// The score of a sample whose sandbox what the script ran made useless.
+pub(crate) fn killed(state: &State, gone: &Gone) -> Score {
+    wrong(state.completion(), reason::KILLED, &gone.to_string())
+}
+
 fn wrong(answer: &str, reason: &str, said: &str) -> Score {
     Score {
         value: Value::from("I"),
@@ -49,6 +55,15 @@ fn wrong(answer: &str, reason: &str, said: &str) -> Score {
         explanation: Some(said.chars().take(KEPT).collect()),
         reason: Some(reason.to_owned()),
         metadata: Some(Map::new()),
+    }
+}
+
+/// Judges what the script cannot, because its sandbox is gone. A script may run what the agent left, and that can fill the memory
+/// with what outlives processes, until the guest is the only process that the kernel can kill.
+async fn gone(sandbox: &Sandbox, error: SessionError, state: &State) -> Result<Score, String> {
+    match Gone::why(sandbox, error).await {
+        Gone::Failed(why) => Err(why),
+        of_agent => Ok(killed(state, &of_agent)),
     }
 }
 
@@ -66,6 +81,7 @@ pub(crate) async fn by_script(
         Ok(room) => room,
         Err(NoRoom::Agent(why)) => return Ok(wrong(reason::BLOCKED, why)),
         Err(NoRoom::Failed(why)) => return Err(why),
+        Err(NoRoom::Gone(error)) => return gone(sandbox, error, state).await,
     };
     let exec = Exec {
         argv: [SHELL, "-euc", script].map(str::to_owned).to_vec(),
@@ -84,7 +100,7 @@ pub(crate) async fn by_script(
             let reason = if began.elapsed() >= timeout { reason::TIMEOUT } else { reason::BLOCKED };
             return Ok(wrong(reason, error.to_string()));
         }
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return gone(sandbox, error, state).await,
     };
     let said = String::from_utf8_lossy(&completed.stdout).into_owned();
     let number = said.lines().next_back().and_then(|line| line.trim().parse::<f64>().ok()).filter(|n| n.is_finite());

@@ -1,14 +1,12 @@
 //! A model that works with tools, one step after the other, until it submits.
 
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use log::message::{ChatMessage, Said, ToolCall, ToolResult};
-use sandbox::SessionError;
 
 use super::one_call::one;
 use super::{State, Stop, Work, generate};
+use crate::gone::Gone;
 use crate::journal::unique;
 use crate::offered;
 use crate::score;
@@ -85,25 +83,16 @@ pub(super) async fn step(
         if let Some(why) = ends {
             return Err(Stop::Failed(why));
         }
-        match gone {
-            // The agent may have starved it: what it left is judged, as after any other limit.
-            Some(error @ SessionError::Unresponsive(_)) => {
-                let limit = Duration::from_millis(work.plan.limits.tool_timeout.amount.0).as_secs_f64();
-                return Err(Stop::Limit { kind: "time", limit, message: error.to_string() });
-            }
-            Some(error) => {
-                // With memory that outlives processes an agent leaves its guest as the only process that can be killed.
-                if let Some(sandbox) = work.sandbox
-                    && sandbox.ran_out_of_memory().await
-                {
-                    let limit = work.plan.limits.memory.amount.0;
-                    let message = "the sandbox ran out of memory, and its guest was killed".to_owned();
-                    #[expect(clippy::cast_precision_loss, reason = "an amount of memory for the log")]
-                    return Err(Stop::Limit { kind: "custom", limit: limit as f64, message });
-                }
-                return Err(Stop::Failed(format!("the sandbox is gone: {error}")));
-            }
-            None => {}
+        if let Some(error) = gone {
+            let gone = match work.sandbox {
+                Some(sandbox) => Gone::why(sandbox, error).await,
+                None => Gone::Failed(error.to_string()),
+            };
+            // The agent may have caused it: what it left is judged, as after any other limit.
+            return Err(match gone {
+                Gone::Failed(why) => Stop::Failed(format!("the sandbox is gone: {why}")),
+                of_agent => of_agent.stop(work.plan),
+            });
         }
     }
     stopped.map_or(Ok(submitted), Err)

@@ -77,7 +77,7 @@ impl Stacked {
         let stack = Stack::open(blueprint, run).await?;
         match stack.start(&lines, &start).await {
             Ok(mut running) => {
-                let served = running.served().map(|(name, one)| (name.to_owned(), Arc::clone(one))).collect();
+                let served = running.served().map(|(name, _, one)| (name.to_owned(), Arc::clone(one))).collect();
                 Ok(Self { stack, running, lines, served })
             }
             Err(error) => {

@@ -102,3 +102,11 @@ time.sleep(100)
 END
 rm -f DIRECTORY/ready; setsid python3 DIRECTORY/slow.py >/dev/null 2>&1 & while ! test -e DIRECTORY/ready; do sleep 0.1; done
 ";
+
+/// A script that fills the sandbox's memory with files in DIRECTORY, from very many small processes: when the kernel has killed them,
+/// the guest is the only one that is left to be killed.
+pub(crate) const FILL_MEMORY: &str =
+    "fill() { while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done >> DIRECTORY/z$1; }
+for i in $(seq 40); do fill $i & (fill 1$i &); done
+dd if=/dev/zero bs=4096 >> DIRECTORY/y
+wait";

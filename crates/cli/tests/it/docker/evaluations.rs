@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::common::evaluation::{dump, ended, write};
-use crate::common::planted::{PLANT, SLOW_TO_END, TRY_ALL};
+use crate::common::planted::{FILL_MEMORY, PLANT, SLOW_TO_END, TRY_ALL};
 use crate::docker::daemon::{DEBIAN, alone, among, docker, exec_to_the_end, gone};
 
 #[test]
@@ -152,6 +152,24 @@ fn an_agent_that_has_its_guest_killed_for_memory_counts_as_wrong() {
             assert_eq!((&score["value"], &score["reason"]), (&json!("I"), &json!("scorer_blocked")), "{score}");
         }
         was_killed
+    });
+    assert!(was_killed, "in none of five runs");
+}
+
+#[test]
+fn a_score_script_that_has_its_guest_killed_for_memory_counts_as_wrong() {
+    let _among = among();
+    let plant = format!("cat > /srv/run <<'END'\n{}\nEND\n", FILL_MEMORY.replace("DIRECTORY", "/dev/shm"));
+    // Scripts share one container: the next one finds the memory full.
+    let script = json!({"kind": "script", "script": "sh /srv/run; exit 1", "timeout": 10});
+    let was_killed = (0..5).any(|_| {
+        let limits = ("limits: {memory: 32MiB}\n", "");
+        let (code, sample, err) = judged_with(&[&plant], "done", &json!([script, script, script]), limits);
+        assert_eq!((code, &sample["error"]), (0, &Value::Null), "{err}");
+        let scores = sample["scores"].as_object().unwrap();
+        assert!(scores.len() == 3 && scores.values().all(|score| score["value"] == "I"), "{scores:?}");
+        let explains = |score: &Value| score["explanation"].to_string().contains("its guest was killed");
+        scores.values().any(|score| explains(score) && score["reason"].as_str().unwrap().starts_with("scorer_"))
     });
     assert!(was_killed, "in none of five runs");
 }
