@@ -1,6 +1,7 @@
 //! Images of a daemon: found, fetched or built there, and known by their id from then on.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use strangers::Shown;
 
 use crate::engine::Engine;
 use crate::error::DockerError;
+use crate::ignored::Ignored;
 
 /// When an image is fetched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -139,6 +141,13 @@ impl Build {
             _ => (rest, "Dockerfile"),
         };
         (!directory.is_empty()).then(|| Self::of(directory, dockerfile))
+    }
+
+    /// Whether `.dockerignore` keeps a path below the directory, and all below that, from the daemon. What cannot be read
+    /// keeps nothing.
+    pub fn leaves_out(&self, below: &Path) -> bool {
+        let Ok(ignored) = Ignored::read(&self.directory, &self.dockerfile) else { return false };
+        below.to_str().is_some_and(|below| ignored.covers(below)) && !ignored.has_exceptions()
     }
 }
 

@@ -1,13 +1,12 @@
 //! What can be said before anything starts: a solver that needs what the profile does not grant is refused.
 
-use std::path::{Path, PathBuf};
-
-use profile::{Cause, MountMode, Plan, Tooling, Unmet};
+use profile::{Cause, Plan, Tooling, Unmet};
 
 use crate::provider_tools;
 use crate::run::granted;
 use crate::task::{Solver, Task};
 use crate::tools::{SUBMIT, Tool};
+use crate::writable;
 
 /// Everything that stands between a task and its plan.
 pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
@@ -58,30 +57,6 @@ pub fn check(task: &Task, plan: &Plan) -> Vec<Unmet> {
             unmet.push(Unmet::new(Cause::Contradiction, "solver.tools", reason).hint(hint));
         }
     }
-    unmet.extend(included_and_writable(task));
-    unmet
-}
-
-/// Files of the task in a directory that a sandbox may write to: an agent could change what the next sample, or the next run,
-/// is given.
-fn included_and_writable(task: &Task) -> Vec<Unmet> {
-    let of_services = task.document.services.values().flat_map(|service| &service.mounts);
-    let mounts = task.document.mounts.iter().map(|mount| &mount.value).chain(of_services);
-    let mut unmet = Vec::new();
-    for mount in mounts.filter(|mount| mount.mode == MountMode::ReadWrite) {
-        let own = Path::new(&task.origin).parent().unwrap_or(Path::new(""));
-        // A mount that cannot be found is another refusal's.
-        let sources: Vec<PathBuf> = [Path::new("").join(&mount.source), own.join(&mount.source)]
-            .iter()
-            .flat_map(|path| path.canonicalize())
-            .collect();
-        let within = |file: &&PathBuf| sources.iter().any(|source| file.starts_with(source));
-        if let Some(file) = task.included.iter().find(within) {
-            let reason =
-                format!("`{}` is a file of the task, and lies in the writable mount `{mount}`", file.display());
-            let hint = "mount another directory, or leave out `:rw`";
-            unmet.push(Unmet::new(Cause::Contradiction, "mounts", reason).hint(hint));
-        }
-    }
+    unmet.extend(writable::check_included(task));
     unmet
 }

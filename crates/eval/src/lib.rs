@@ -28,6 +28,7 @@ pub mod task;
 mod told;
 mod tools;
 mod vouched;
+mod writable;
 
 pub use approval::{About, Choice, Heard, Mark, Named, Person, Policy, PolicyError, Question, Reply, Replying, View};
 pub use audit::Checkpoint;
@@ -44,3 +45,4 @@ pub use rescore::{Action, Prepared, Rescore, RescoreFailure, Rescored, rescore};
 pub use run::{EvalFailure, Evaluation, Job, Settings, Surroundings, evaluate, unique_name};
 pub use tools::{Keys, MissingKey};
 pub use vouched::Vouched;
+pub use writable::{ImageDirectory, Inputs, check_inputs};

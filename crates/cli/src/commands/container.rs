@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::docker::Pull;
+use eval::{ImageDirectory, Inputs};
 use image::{Config, ImageError, Opened};
 use profile::{Bytes, Document, MountMode, Plan, Provider, Request};
 use sandbox::Network::{Captured, Loopback, Relayed};
@@ -79,6 +80,15 @@ pub(super) fn open_image(
     let stated = !is_path && name.rsplit_once('@').is_some_and(|(_, digest)| digest.starts_with("sha256:"));
     let pinned = if stated { name.to_owned() } else { format!("{name}@{}", image.image.digest) };
     Ok((Some(format!("{pinned}{base}")), Some(Found::Stored(image))))
+}
+
+/// What lies on this host and becomes the image of a document.
+pub(super) fn inputs(document: &Document) -> Inputs {
+    let Some(name) = document.image.as_ref().map(|image| image.value.as_str()) else { return Inputs::default() };
+    let on_host = ["dir:", "oci:", "archive:"].iter().find_map(|kind| name.strip_prefix(kind));
+    let whole = |path: &str| ImageDirectory { path: path.into(), leaves_out: Box::new(|_| false) };
+    let built = ::docker::Build::parse(name).map(|build| docker::context(&build));
+    Inputs { directories: built.into_iter().chain(on_host.map(whole)).collect(), files: Vec::new() }
 }
 
 /// The sandboxes that the plan amounts to; none where it runs on the host itself.

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 
 use docker::{Build, Docker, Engine, Local, Patience, Pull};
+use eval::ImageDirectory;
 use image::Config;
 use indicatif::ProgressBar;
 use profile::{Document, Facts, Plan, Provider, Request};
@@ -47,6 +48,12 @@ pub(super) fn open_image(reference: &str, pull: Pull) -> Result<(String, AtDaemo
     });
     let found = found?;
     Ok((pinned(reference, &found.local.id), found))
+}
+
+/// The directory that an image is built of.
+pub(super) fn context(build: &Build) -> ImageDirectory {
+    let (path, build) = (build.directory.clone(), build.clone());
+    ImageDirectory { path, leaves_out: Box::new(move |below| build.leaves_out(below)) }
 }
 
 /// A name with what it means now.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use eval::task::{Sources, Task, TaskOverrides};
-use eval::{FailOn, Invocation, Job, Keys, Models, Named, Policy, PolicyError, Settings, Surroundings};
+use eval::{FailOn, Inputs, Invocation, Job, Keys, Models, Named, Policy, PolicyError, Settings, Surroundings};
 use log::Redactor;
-use profile::{Facts, Grants, Overrides, Plan, Problem, Problems, Refusal, Request, Source, Unmet};
+use profile::{Facts, Grants, Overrides, Plan, Problem, Problems, Profile, Refusal, Request, Source, Unmet};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
@@ -134,13 +134,17 @@ impl Asked {
         files_of_services(&task, services.as_ref())?;
         let models = models(&task)?;
         let requested = task.document.profile.value.to_string();
+        let inputs = services.as_ref().map_or_else(|| container::inputs(&task.document), Services::inputs);
+        let profile = self.wish.profile.unwrap_or(task.document.profile.value);
+        granted(&task, profile, eval::check_inputs(&task, &inputs))?;
         let facts = docker::facts(&task.document, None);
         // What is refused anyway is not fetched first.
         let (request, plan) = self.planned(&task, None, &facts)?;
         let policy = policy(&request, &plan, Path::new(&self.task))?;
         let unproven = eval_verify::check(self.running.verify, &plan);
-        let unmet = [eval::check_models(&task, &plan, &models), policy.check(&plan), unproven].concat();
-        granted(&task, &plan, unmet)?;
+        let by_policy = eval::check_inputs(&task, &Inputs { files: policy.files(), ..Inputs::default() });
+        let unmet = [eval::check_models(&task, &plan, &models), policy.check(&plan), unproven, by_policy].concat();
+        granted(&task, plan.profile, unmet)?;
         let pull = self.running.pull.unwrap_or_default();
         let (name, image) = if let Some(services) = &mut services {
             services.open(&mut task.document, pull).map_err(Obstacle::Start)?;
@@ -273,7 +277,7 @@ impl Asked {
         };
         let request = Request::resolve(task.document.clone(), &input::environment()?, overrides);
         let plan = profile::compile(&request, facts)?;
-        granted(task, &plan, [self.grants.missing(&request, &plan), eval::check(task, &plan)].concat())?;
+        granted(task, plan.profile, [self.grants.missing(&request, &plan), eval::check(task, &plan)].concat())?;
         Ok((request, plan))
     }
 }
@@ -292,12 +296,12 @@ fn files_of_services(task: &Task, services: Option<&Services>) -> Result<(), Pro
 }
 
 /// Nothing may stand between a task and its plan.
-fn granted(task: &Task, plan: &Plan, unmet: Vec<Unmet>) -> Result<(), Refusal> {
+fn granted(task: &Task, profile: Profile, unmet: Vec<Unmet>) -> Result<(), Refusal> {
     if unmet.is_empty() {
         return Ok(());
     }
     let origin = Some(task.origin.clone());
-    Err(Refusal { schema: Refusal::SCHEMA, profile: plan.profile, origin, unmet, nearest: Vec::new() })
+    Err(Refusal { schema: Refusal::SCHEMA, profile, origin, unmet, nearest: Vec::new() })
 }
 
 /// All models of each role.

@@ -339,6 +339,88 @@ fn files_of_a_task_in_what_its_agent_may_write_to_are_refused() {
     }
 }
 
+/// Neither may its policy, profile, services or image, nor a link by which any of them is found.
+#[test]
+fn what_decides_the_next_run_in_what_an_agent_may_write_to_is_refused() {
+    use std::os::unix::fs::symlink;
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    for directory in ["out/ctx", "ctx/out", "ignored/out", "out/root/usr"] {
+        std::fs::create_dir_all(at(directory)).unwrap();
+    }
+    let policy = "approvers: [{name: auto, tools: '*', decision: approve}]\n";
+    let program = "approvers: [{name: command, tools: '*', command: ['./out/judge']}]\n";
+    let service = "services: {default: {image: debian, env_file: [{path: out/later.env, required: false}]}}\n";
+    for (name, text) in [
+        ("policy.yaml", policy),
+        ("program.yaml", program),
+        ("out/policy.yaml", policy),
+        ("out/profile.yaml", "profile: T0.H1.N2\n"),
+        ("out/compose.yaml", "services: {default: {image: debian}}\n"),
+        ("included.yaml", "include: [out/compose.yaml]\n"),
+        ("env.yaml", service),
+        ("built.yaml", "services: {default: {build: ctx}}\n"),
+        ("within.yaml", "services: {default: {build: out/ctx}}\n"),
+        ("ctx/Dockerfile", "FROM scratch\n"),
+        ("out/ctx/Dockerfile", "FROM scratch\n"),
+        ("ignored/Dockerfile", "FROM scratch\n"),
+        ("ignored/.dockerignore", "out\n"),
+    ] {
+        std::fs::write(at(name), text).unwrap();
+    }
+    let text = |mount: &str, more: &str| {
+        let mount = at(mount).display().to_string();
+        let profile = if more.contains("profile:") { "" } else { "profile: T0.H1.N2\n" };
+        let approval = if more.contains("approval:") { "" } else { "approval: ci\n" };
+        format!(
+            "name: files\n{profile}{approval}tools: [bash, submit]\nmock: [t]\nsolver: generate\nscorer: includes\n\
+             mounts: ['{mount}:/out:rw']\ndataset: [{{input: q, target: t}}]\n{more}"
+        )
+    };
+    let built = |directory: &str| format!("sandbox: docker\nimage: 'build:{}'\n", at(directory).display());
+    let of_directory = format!("image: 'dir:{}'\n", at("out/root").display());
+    let refused = |task: &str, more: &[&str], named: &str| {
+        let arguments = [&[task, "--allow-writable-mounts"], more].concat();
+        let (code, said, err) = ended(place.path(), &arguments);
+        let said = format!("{said}{err}");
+        assert!(code == 3 && said.contains("the writable mount") && said.contains(named), "{named}: {code} {said}");
+    };
+    for (mount, more, named) in [
+        ("out", "approval: out/policy.yaml\n", "out/policy.yaml"),
+        ("out", "profile: out/profile.yaml\n", "out/profile.yaml"),
+        ("out", "sandbox: [docker, out/compose.yaml]\n", "out/compose.yaml"),
+        ("out", "sandbox: [docker, included.yaml]\n", "out/compose.yaml"),
+        ("out", "sandbox: [docker, env.yaml]\n", "out/later.env"),
+        ("ctx/out", "sandbox: [docker, built.yaml]\n", "ctx"),
+        ("out", "sandbox: [docker, within.yaml]\n", "out/ctx"),
+        ("out", &built("out/ctx"), "out/ctx"),
+        ("ctx/out", &built("ctx"), "ctx"),
+        ("out", &of_directory, "out/root"),
+    ] {
+        refused(&task(place.path(), &text(mount, more)), &[], named);
+    }
+    // What the operator names is held against them too, with the programs that it has run here.
+    let plain = task(place.path(), &text("out", "profile: T0.H1.N2\n"));
+    for (file, named) in [("out/policy.yaml", "out/policy.yaml"), ("program.yaml", "out/judge")] {
+        refused(&plain, &["--approval", at(file).to_str().unwrap()], named);
+    }
+    // The task file itself by a link, or by a link to a link in the mount.
+    std::fs::write(at("out/task.yaml"), text("out", "")).unwrap();
+    std::fs::write(at("real.yaml"), text("out", "")).unwrap();
+    symlink("out/task.yaml", at("linked.yaml")).unwrap();
+    symlink("../real.yaml", at("out/middle.yaml")).unwrap();
+    symlink("out/middle.yaml", at("twice.yaml")).unwrap();
+    refused(at("linked.yaml").to_str().unwrap(), &[], "out/task.yaml");
+    refused(at("twice.yaml").to_str().unwrap(), &[], "out/middle.yaml");
+    // Elsewhere they are nobody's but the task's. What a build is not sent is no part of it.
+    let (code, _, err) =
+        ended(place.path(), &[&task(place.path(), &text("out", "approval: policy.yaml\n")), "--allow-writable-mounts"]);
+    assert_eq!(code, 0, "{err}");
+    let task = task(place.path(), &text("ignored/out", &built("ignored")));
+    let (_, said, err) = ended(place.path(), &[&task, "--allow-writable-mounts"]);
+    assert!(!format!("{said}{err}").contains("the writable mount"), "{said}{err}");
+}
+
 #[test]
 fn limits_end_a_sample_and_it_is_scored() {
     let place = tempfile::tempdir().unwrap();

@@ -78,6 +78,8 @@ pub struct Policy {
     /// Of its file.
     pub(crate) digest: Option<String>,
     pub(crate) rules: Vec<Rule>,
+    /// Its file, as far as it has one.
+    file: Option<PathBuf>,
 }
 
 /// Why there is no policy.
@@ -134,7 +136,7 @@ impl Policy {
     pub fn load(approval: Option<&Approval>, named: Named<'_>, tools: &[String]) -> Result<Self, PolicyError> {
         let Some(Approval::Policy(file)) = approval else {
             let approval = approval.unwrap_or(&Approval::Dev);
-            return Ok(Self { name: approval.to_string(), digest: None, rules: preset(approval) });
+            return Ok(Self { name: approval.to_string(), digest: None, rules: preset(approval), file: None });
         };
         let path = Path::new(file);
         let text = match named {
@@ -144,6 +146,10 @@ impl Policy {
         let text = text.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
         let text = text.map_err(|source| PolicyError::Read { path: path.to_owned(), source })?;
         let mut policy = Self::parse(file, &text, tools)?;
+        policy.file = Some(match named {
+            Named::ByTask(task) => task.parent().unwrap_or(Path::new("")).join(path),
+            Named::ByOperator => path.to_owned(),
+        });
         let directory = path.parent().unwrap_or(Path::new(""));
         for rule in &mut policy.rules {
             let Approver::Command { argv, .. } = &mut rule.approver else { continue };
@@ -178,7 +184,16 @@ impl Policy {
             return Err(Problems { origin: name.to_owned(), problems });
         }
         let digest = super::hexadecimal(&Sha256::digest(text.as_bytes()));
-        Ok(Self { name: name.to_owned(), digest: Some(digest), rules })
+        Ok(Self { name: name.to_owned(), digest: Some(digest), rules, file: None })
+    }
+
+    /// The files that it is made of: its own, and programs of its approvers that are named by a path.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let programs = self.rules.iter().filter_map(|rule| match &rule.approver {
+            Approver::Command { argv, .. } => argv.first().filter(|program| program.contains('/')).map(PathBuf::from),
+            _ => None,
+        });
+        self.file.iter().cloned().chain(programs).collect()
     }
 
     /// Variables of our environment that its programs are given; their values must not be written down.

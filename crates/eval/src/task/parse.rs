@@ -1,7 +1,7 @@
 //! Text to [`Task`].
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use profile::source::{self, Complaints, Fields, Key, Node, Value};
 use profile::{Document, Located, MAX_DOCUMENT_BYTES, Problem, Problems};
@@ -77,8 +77,9 @@ impl Task {
         let beside = Beside::task(path).map_err(failed)?;
         let files = Remembered::new(&beside);
         let mut task = Self::parse(origin.clone(), &text, parameters, &files)?;
-        let own = path.file_name().map(PathBuf::from);
-        task.included = files.paths().iter().chain(&own).map(|relative| beside.path().join(relative)).collect();
+        task.included = files.paths().iter().map(|relative| beside.path().join(relative)).collect();
+        // As it was named: a link on the way decides too.
+        task.included.push(path.to_owned());
         task.sources = files.sources(text.as_bytes());
         if expected.is_some_and(|expected| *expected != task.sources) {
             return Err(changed("a file that the task includes has changed"));

@@ -1,5 +1,6 @@
 //! Services from a Compose file: what it says, as far as the file's own directory and what was granted reach.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -29,13 +30,15 @@ pub(super) struct Home {
     /// The directory that is all the task's; the file's own, or one above.
     root: PathBuf,
     origin: String,
+    /// The files that were read, as they were named, also those that were looked for in vain.
+    read: RefCell<Vec<PathBuf>>,
 }
 
 impl Home {
     /// A file in a directory, without links and as it was named. A root that is not above it is none.
     fn new((directory, named): (PathBuf, PathBuf), root: Option<&Path>, origin: String) -> Self {
         let root = root.and_then(|root| std::fs::canonicalize(root).ok()).filter(|root| directory.starts_with(root));
-        Self { root: root.unwrap_or_else(|| directory.clone()), directory, named, origin }
+        Self { root: root.unwrap_or_else(|| directory.clone()), directory, named, origin, read: RefCell::default() }
     }
 
     fn levels_up(&self) -> usize {
@@ -55,8 +58,10 @@ pub(super) fn read(document: &Document, file: &Path, task: &Task) -> Result<Serv
     let directory = full.parent().unwrap_or(Path::new("/")).to_owned();
     let text = bounded(&full).map_err(|error| failed(&error))?;
     let named = std::path::absolute(file).map_err(|error| failed(&error))?;
-    let named = named.parent().unwrap_or(Path::new("/")).to_owned();
-    read_text(document, &text, &Home::new((directory, named), task.root.as_deref(), origin), task)
+    let beside = named.parent().unwrap_or(Path::new("/")).to_owned();
+    let home = Home::new((directory, beside), task.root.as_deref(), origin);
+    home.read.borrow_mut().push(named);
+    read_text(document, &text, &home, task)
 }
 
 /// Reads the text of a Compose file that would lie in this directory.
@@ -106,7 +111,8 @@ fn read_text(document: &Document, text: &str, home: &Home, task: &Task) -> Resul
     if !unmet.is_empty() {
         return Err(refusal(document, Refused { origin, unmet }).into());
     }
-    Ok(Services { wishes, default: project.default.as_str().to_owned(), notes, images: BTreeMap::new() })
+    let files = home.read.take();
+    Ok(Services { wishes, default: project.default.as_str().to_owned(), notes, files, images: BTreeMap::new() })
 }
 
 /// What is granted to a sandbox must not be sent by the daemon on its behalf. Not at N0 either: whoever runs it may raise the
@@ -179,6 +185,7 @@ impl Home {
     }
 
     fn read(&self, path: &Path) -> io::Result<String> {
+        self.read.borrow_mut().push(self.named.join(path));
         bounded(&self.find(path)?)
     }
 }

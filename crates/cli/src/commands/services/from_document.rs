@@ -48,5 +48,11 @@ pub(super) fn read(document: &Document) -> Result<Services, plan::Obstacle> {
         ..bare(name, &service.image.value)
     });
     let wishes = own.chain([bare(DEFAULT, &image.value)]).collect();
-    Ok(Services { wishes, default: DEFAULT.into(), notes: Vec::new(), images: std::collections::BTreeMap::new() })
+    Ok(Services {
+        wishes,
+        default: DEFAULT.into(),
+        notes: Vec::new(),
+        files: Vec::new(),
+        images: std::collections::BTreeMap::new(),
+    })
 }

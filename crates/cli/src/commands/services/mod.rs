@@ -11,7 +11,7 @@ mod shape;
 mod wish;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use profile::{
     Affordance, Bytes, Count, Document, Kind, Located, MilliCpus, Mount, MountMode, Network, Phase, Place, Plan,
@@ -20,7 +20,9 @@ use profile::{
 
 use secrecy::ExposeSecret as _;
 
-use super::docker::AtDaemon;
+use eval::Inputs;
+
+use super::docker::{self, AtDaemon};
 use super::plan;
 use wish::Wish;
 
@@ -30,6 +32,8 @@ pub(super) struct Services {
     default: String,
     /// What is worth knowing about them, for the plan.
     notes: Vec<String>,
+    /// The files that they were read from, also those that were looked for in vain.
+    files: Vec<PathBuf>,
     /// Their images, once they are open.
     images: BTreeMap<String, AtDaemon>,
 }
@@ -38,7 +42,7 @@ pub(super) struct Services {
 #[derive(Debug, Default)]
 pub(super) struct Task {
     /// A directory that is all the task's: paths of the file may lead up to it. Without one it is the file's own.
-    pub(super) root: Option<std::path::PathBuf>,
+    pub(super) root: Option<PathBuf>,
     /// What the sample says of itself.
     pub(super) variables: BTreeMap<String, String>,
 }
@@ -168,6 +172,15 @@ impl Services {
         self.wishes.iter().any(|wish| wish.name == name)
     }
 
+    /// What they were read from, and the directories that their images are built of.
+    pub(super) fn inputs(&self) -> Inputs {
+        let built = self.wishes.iter().filter_map(|wish| match &wish.image {
+            wish::Source::Built(build) => Some(docker::context(build)),
+            wish::Source::Named(_) => None,
+        });
+        Inputs { files: self.files.clone(), directories: built.collect() }
+    }
+
     /// Values that a document gives to its services: those are never written. What a Compose file says is in that file.
     pub(super) fn secrets(&self) -> Vec<String> {
         let stated = self.wishes.iter().filter(|wish| matches!(wish.network, wish::Outside::Stated(_)));
@@ -176,7 +189,7 @@ impl Services {
 }
 
 /// A file that a document names lies beside it.
-fn beside(origin: &str, name: &str) -> std::path::PathBuf {
+fn beside(origin: &str, name: &str) -> PathBuf {
     Path::new(origin).parent().unwrap_or(Path::new("")).join(name)
 }
 
