@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::engine::Engine;
 use crate::error::{DockerError, chain};
 use crate::ignored::Ignored;
-use crate::images::{Build, Local, Pull};
+use crate::images::{CheckedBuild, Local, Pull};
 
 /// The most of one archive that is under way.
 const CHUNK: usize = 64 << 10;
@@ -26,7 +26,7 @@ impl Engine {
     /// Builds an image by the daemon's own builder. `progress` is told what happens, a line at a time.
     pub async fn build(
         &self,
-        build: &Build,
+        CheckedBuild(build): &CheckedBuild,
         pull: Pull,
         progress: &mut dyn FnMut(String),
     ) -> Result<Local, DockerError> {

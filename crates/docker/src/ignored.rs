@@ -7,6 +7,7 @@ use std::path::Path;
 
 use profile::Glob;
 use rustix::fs::OFlags;
+use sandbox::ContextPart;
 
 /// The longest list.
 const MAX_FILE: u64 = 1 << 20;
@@ -66,6 +67,15 @@ impl Ignored {
         }
         let path = format!("{ROOT}/{path}");
         self.lines.iter().rfind(|(glob, _)| glob.covers(&path)).is_some_and(|(_, ignores)| *ignores)
+    }
+
+    /// What happens to a path below the directory. A name that is not UTF-8 is not sent at all: the build fails.
+    pub(crate) fn part(&self, below: &Path) -> ContextPart {
+        match below.to_str().is_some_and(|below| self.covers(below)) {
+            false => ContextPart::Sent,
+            true if self.has_exceptions() => ContextPart::LeftOut,
+            true => ContextPart::LeftOutWhole,
+        }
     }
 
     /// Whether something may be sent that lies in a directory that is left out.

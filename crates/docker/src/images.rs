@@ -8,6 +8,7 @@ use std::time::Duration;
 use bollard::models::{HealthConfig, ImageInspect};
 use bollard::query_parameters::CreateImageOptions;
 use futures_util::{Stream, StreamExt as _};
+use sandbox::{ContextPart, SecretMounts, StartError, check_build_directory};
 use strangers::Shown;
 
 use crate::engine::Engine;
@@ -118,6 +119,10 @@ pub struct Build {
     pub platform: Option<String>,
 }
 
+/// A build whose directory may be sent to a daemon, by its path without links.
+#[derive(Debug, Clone)]
+pub struct CheckedBuild(pub(crate) Build);
+
 impl Build {
     /// A directory with a file of instructions, and nothing special.
     pub fn of(directory: impl Into<std::path::PathBuf>, dockerfile: impl Into<String>) -> Self {
@@ -146,8 +151,19 @@ impl Build {
     /// Whether `.dockerignore` keeps a path below the directory, and all below that, from the daemon. What cannot be read
     /// keeps nothing.
     pub fn leaves_out(&self, below: &Path) -> bool {
-        let Ok(ignored) = Ignored::read(&self.directory, &self.dockerfile) else { return false };
-        below.to_str().is_some_and(|below| ignored.covers(below)) && !ignored.has_exceptions()
+        let ignored = Ignored::read(&self.directory, &self.dockerfile);
+        ignored.is_ok_and(|ignored| ignored.part(below) == ContextPart::LeftOutWhole)
+    }
+
+    /// Refuses a directory that a link leads to, that is a whole home, or that holds keys which would be sent.
+    pub fn check(mut self, secrets: SecretMounts) -> Result<CheckedBuild, StartError> {
+        let shown = self.directory.display().to_string();
+        let ignored = Ignored::read(&self.directory, &self.dockerfile)
+            .map_err(|source| DockerError::Context { directory: shown, source })?;
+        let named = std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
+        let part = |below: &Path| ignored.part(below);
+        self.directory = check_build_directory(&named.to_string_lossy(), secrets, &part)?.into();
+        Ok(CheckedBuild(self))
     }
 }
 

@@ -27,7 +27,7 @@ mod volumes;
 pub use endpoint::{Endpoint, EndpointError, Surroundings};
 pub use engine::{Engine, Patience};
 pub use error::DockerError;
-pub use images::{Build, Checked, Local, Pull};
+pub use images::{Build, Checked, CheckedBuild, Local, Pull};
 pub use leftovers::{Leftover, Owner};
 pub use maker::Docker;
 pub use request::{KEPT, Request, Volume};

@@ -63,6 +63,7 @@ pub(super) fn open_image(
     document: &Document,
     stated: Option<&str>,
     (provider, pull): (Provider, Pull),
+    asked: &Request,
 ) -> Result<(Option<String>, Option<Found>), OpenError> {
     let in_document = document.image.as_ref().map(|image| image.value.as_str());
     let Some(name) = stated.or(in_document) else { return Ok((None, None)) };
@@ -70,7 +71,7 @@ pub(super) fn open_image(
         return Ok((stated.map(str::to_owned), None));
     }
     if provider == Provider::Docker {
-        let (pinned, found) = docker::open_image(name, pull).map_err(OpenError::Start)?;
+        let (pinned, found) = docker::open_image(name, pull, secret_mounts(asked)).map_err(OpenError::Start)?;
         return Ok((Some(pinned), Some(Found::AtDaemon(found))));
     }
     let image = images::open(name).map_err(OpenError::Image)?;

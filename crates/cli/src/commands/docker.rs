@@ -8,7 +8,7 @@ use image::Config;
 use indicatif::ProgressBar;
 use profile::{Document, Facts, Plan, Provider, Request};
 use sandbox::Network::{Captured, Loopback};
-use sandbox::{Limits, StartError};
+use sandbox::{Limits, SecretMounts, StartError};
 
 use super::{container, network};
 
@@ -34,13 +34,14 @@ fn name_there(reference: &str) -> &str {
 }
 
 /// Finds, fetches or builds an image. From here on it is named by its id, so that the plan says what runs.
-pub(super) fn open_image(reference: &str, pull: Pull) -> Result<(String, AtDaemon), StartError> {
+pub(super) fn open_image(reference: &str, pull: Pull, secrets: SecretMounts) -> Result<(String, AtDaemon), StartError> {
+    let build = Build::parse(reference).map(|build| build.check(secrets)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Helper)?;
     let mut told = progress();
     let mut progress = told.line();
     let found = runtime.block_on(async {
         let engine = Engine::find().await?;
-        let local = match Build::parse(reference) {
+        let local = match build {
             Some(build) => engine.build(&build, pull, &mut progress).await?,
             None => engine.image(name_there(reference), pull, &mut progress).await?,
         };

@@ -147,10 +147,10 @@ impl Asked {
         granted(&task, plan.profile, unmet)?;
         let pull = self.running.pull.unwrap_or_default();
         let (name, image) = if let Some(services) = &mut services {
-            services.open(&mut task.document, pull).map_err(Obstacle::Start)?;
+            services.open(&mut task.document, pull, container::secret_mounts(&request)).map_err(Obstacle::Start)?;
             (None, None)
         } else {
-            let opened = container::open_image(&task.document, None, (plan.provider, pull));
+            let opened = container::open_image(&task.document, None, (plan.provider, pull), &request);
             opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?
         };
         let (request, mut plan) = self.planned(&task, name, &facts)?;

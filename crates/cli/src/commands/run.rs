@@ -153,15 +153,16 @@ fn prepare(arguments: &RunArguments) -> Result<Prepared, Obstacle> {
     let mut services = Services::of(&mut document, arguments.compose.as_deref(), provider(arguments))?;
     let facts = docker::facts(&document, provider(arguments));
     // What is refused anyway is not fetched first.
-    let (_, plan) = planned(&document, arguments, arguments.image.clone(), &facts)?;
+    let (request, plan) = planned(&document, arguments, arguments.image.clone(), &facts)?;
     if let Some(name) = &arguments.save_as {
         snapshots::check_name(name).map_err(Obstacle::Image)?;
     }
     let (name, image) = if let Some(services) = &mut services {
-        services.open(&mut document, arguments.pull).map_err(Obstacle::Start)?;
+        services.open(&mut document, arguments.pull, container::secret_mounts(&request)).map_err(Obstacle::Start)?;
         (None, None)
     } else {
-        let opened = container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull));
+        let opened =
+            container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull), &request);
         opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?
     };
     let (request, mut plan) = planned(&document, arguments, name, &facts)?;

@@ -150,10 +150,12 @@ impl Workshop for Bench {
             Ok((request, plan))
         };
         // What is refused anyway is not fetched first.
-        let (_, plan) = planned(&document, wish.image.clone())?;
+        let (request, plan) = planned(&document, wish.image.clone())?;
         let asks = |plan: &Plan| asks || plan.approval == Some(Approval::Dev);
         if let Some(services) = &mut services {
-            services.open(&mut document, Pull::default()).map_err(|error| started(&error))?;
+            services
+                .open(&mut document, Pull::default(), container::secret_mounts(&request))
+                .map_err(|error| started(&error))?;
             let (request, mut plan) = planned(&document, None)?;
             services.annotate(&mut plan);
             let asks = asks(&plan);
@@ -164,7 +166,8 @@ impl Workshop for Bench {
             let said = Problem::new(format!("services are not served with `sandbox: {}`", plan.provider));
             return Err(problem(&document.origin, said.hint("say `provider: docker`, or leave them out")));
         }
-        let opened = container::open_image(&document, wish.image.as_deref(), (plan.provider, Pull::default()));
+        let opened =
+            container::open_image(&document, wish.image.as_deref(), (plan.provider, Pull::default()), &request);
         let (name, image) = opened.map_err(|error| {
             error.either(|error| problem("image", Problem::new(chain(&error))), |error| started(&error))
         })?;

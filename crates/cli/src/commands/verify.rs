@@ -101,14 +101,15 @@ fn prepare(arguments: &ProveArguments) -> Result<(Subjects, Option<Found>), Obst
     let services = Services::of(&mut document, arguments.compose.as_deref(), provider(arguments))?;
     let facts = docker::facts(&document, provider(arguments));
     // What is refused anyway is not fetched first.
-    let (_, plan) = planned(&document, arguments, arguments.image.clone(), &facts)?;
+    let (request, plan) = planned(&document, arguments, arguments.image.clone(), &facts)?;
     if let Some(mut services) = services {
-        services.open(&mut document, arguments.pull).map_err(Obstacle::Start)?;
+        services.open(&mut document, arguments.pull, container::secret_mounts(&request)).map_err(Obstacle::Start)?;
         let (request, plan) = planned(&document, arguments, None, &facts)?;
         let kinds = services.kinds(&request, &plan).map_err(Obstacle::Start)?;
         return Ok((of_services(requested, &plan, kinds), None));
     }
-    let opened = container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull));
+    let opened =
+        container::open_image(&document, arguments.image.as_deref(), (plan.provider, arguments.pull), &request);
     let (name, image) = opened.map_err(|error| error.either(Obstacle::Image, Obstacle::Start))?;
     let (request, plan) = planned(&document, arguments, name, &facts)?;
     let kind =

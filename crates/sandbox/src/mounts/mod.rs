@@ -117,3 +117,28 @@ pub fn check_directory_image(path: &str, secrets: SecretMounts) -> Result<String
     }
     Ok(source.path().to_owned())
 }
+
+/// What happens to a path in a directory that an image is built of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContextPart {
+    /// It is sent to the builder.
+    Sent,
+    /// It is not, but something below it may be.
+    LeftOut,
+    /// Neither it nor anything below it is sent.
+    LeftOutWhole,
+}
+
+/// Refuses a directory to build an image of that a link leads to or that gives keys away, and returns its path without links.
+pub fn check_build_directory(
+    path: &str,
+    secrets: SecretMounts,
+    part: &dyn Fn(&Path) -> ContextPart,
+) -> Result<String, StartError> {
+    let source = MountSource::open(path)?;
+    if secrets == SecretMounts::Refused {
+        places::refuse(&source)?;
+        search::secrets_of_context(&source, part)?;
+    }
+    Ok(source.path().to_owned())
+}

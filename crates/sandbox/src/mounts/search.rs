@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, chmod, fsta
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::ContextPart;
 use super::secrets::{self, Suspect};
 use super::source::MountSource;
 use crate::sandbox::StartError;
@@ -41,6 +42,11 @@ pub(super) fn secrets_of_image(source: &MountSource) -> Result<(), StartError> {
     Search::of(source, Wanted::SecretsOfImage).run()
 }
 
+/// Refuses a directory that an image is built of if it holds something that gives keys away, in what is sent to the builder.
+pub(super) fn secrets_of_context(source: &MountSource, part: &dyn Fn(&Path) -> ContextPart) -> Result<(), StartError> {
+    Search { part: Some(part), ..Search::of(source, Wanted::SecretsOfContext) }.run()
+}
+
 /// Refuses a source that is, or holds, a socket that something is bound to.
 pub(super) fn bound_sockets(source: &MountSource) -> Result<(), StartError> {
     Search::of(source, Wanted::BoundSockets).run()
@@ -57,6 +63,8 @@ enum Wanted {
     BoundSockets,
     /// What gives keys away in the directory of an image.
     SecretsOfImage,
+    /// The same in a directory that an image is built of. Sockets are not sent.
+    SecretsOfContext,
 }
 
 struct Search<'a> {
@@ -65,11 +73,13 @@ struct Search<'a> {
     seen: usize,
     read: usize,
     until: Instant,
+    /// What of a build's directory is sent; absent means all.
+    part: Option<&'a dyn Fn(&Path) -> ContextPart>,
 }
 
 impl<'a> Search<'a> {
     fn of(source: &'a MountSource, wanted: Wanted) -> Self {
-        Self { source, wanted, seen: 0, read: 0, until: Instant::now() + MAX_TIME }
+        Self { source, wanted, seen: 0, read: 0, until: Instant::now() + MAX_TIME, part: None }
     }
 
     fn run(&mut self) -> Result<(), StartError> {
@@ -96,7 +106,13 @@ impl<'a> Search<'a> {
                 if self.wanted == Wanted::SecretsOfImage && path == Path::new("usr") {
                     continue;
                 }
-                self.entry(&path, name, kind)?;
+                let part = self.part.map_or(ContextPart::Sent, |part| part(&path));
+                if part == ContextPart::LeftOutWhole {
+                    continue;
+                }
+                if part == ContextPart::Sent {
+                    self.entry(&path, name, kind)?;
+                }
                 if kind == FileType::Directory {
                     if depth >= MAX_DEPTH {
                         return Err(self.too_large());
@@ -117,7 +133,7 @@ impl<'a> Search<'a> {
         let refused = match self.wanted {
             Wanted::Sockets | Wanted::SocketsAndSecrets => true,
             Wanted::BoundSockets => kind == FileType::Socket && self.is_bound(below),
-            Wanted::SecretsOfImage => false,
+            Wanted::SecretsOfImage | Wanted::SecretsOfContext => false,
         };
         if kind == FileType::Socket && refused {
             return Err(self.refused(format!("it holds the socket {}", self.shown(below).display()), None));
@@ -229,7 +245,7 @@ impl<'a> Search<'a> {
         let path = self.source.path().to_owned();
         match self.wanted {
             Wanted::BoundSockets => StartError::MountContents { path, why, hint },
-            Wanted::Sockets | Wanted::SocketsAndSecrets | Wanted::SecretsOfImage => {
+            Wanted::Sockets | Wanted::SocketsAndSecrets | Wanted::SecretsOfImage | Wanted::SecretsOfContext => {
                 StartError::Mount { path, why, hint }
             }
         }
@@ -247,7 +263,7 @@ impl<'a> Search<'a> {
         let what = match self.wanted {
             Wanted::Sockets | Wanted::BoundSockets => "sockets",
             Wanted::SocketsAndSecrets => "sockets and keys",
-            Wanted::SecretsOfImage => "keys",
+            Wanted::SecretsOfImage | Wanted::SecretsOfContext => "keys",
         };
         self.refused(format!("it is too large to be searched for {what}"), Some("mount a part of it"))
     }

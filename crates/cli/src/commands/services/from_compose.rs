@@ -166,6 +166,16 @@ impl Home {
 
     /// The same for what is mounted: no link on the way is followed, for an agent that once wrote there may have made it.
     pub(super) fn find_without_links(&self, path: &Path) -> Result<MountSource, StartError> {
+        let source = MountSource::open(&self.plain(path).display().to_string())?;
+        if Path::new(source.path()).starts_with(&self.root) {
+            return Ok(source);
+        }
+        let why = "it lies outside of the task's directory".to_owned();
+        Err(StartError::Mount { path: source.path().to_owned(), why, hint: None })
+    }
+
+    /// A path of the file from the root, with its `..` taken by its text.
+    fn plain(&self, path: &Path) -> PathBuf {
         let mut plain = PathBuf::from("/");
         // From the directory as it was named: a link on the way to it may be planted too.
         for component in self.named.components().chain(path.components()) {
@@ -176,12 +186,7 @@ impl Home {
                 Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
             }
         }
-        let source = MountSource::open(&plain.display().to_string())?;
-        if Path::new(source.path()).starts_with(&self.root) {
-            return Ok(source);
-        }
-        let why = "it lies outside of the task's directory".to_owned();
-        Err(StartError::Mount { path: source.path().to_owned(), why, hint: None })
+        plain
     }
 
     fn read(&self, path: &Path) -> io::Result<String> {
@@ -295,7 +300,8 @@ fn source(service: &compose::Service, home: &Home) -> Result<Source, Problem> {
     };
     let context =
         home.find(build.context.value.as_path()).map_err(|error| wrong(build.context.value.as_path(), error))?;
-    let mut made = docker::Build::of(&context, "Dockerfile");
+    // As it is named: a link on the way is refused before anything is built.
+    let mut made = docker::Build::of(home.plain(build.context.value.as_path()), "Dockerfile");
     match &build.dockerfile {
         compose::Dockerfile::At(None) => {}
         compose::Dockerfile::At(Some(path)) => {

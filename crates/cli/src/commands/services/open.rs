@@ -2,7 +2,7 @@
 
 use docker::{Engine, Pull};
 use profile::Document;
-use sandbox::StartError;
+use sandbox::{SecretMounts, StartError};
 
 use super::super::docker::{AtDaemon, pinned, progress};
 use super::Services;
@@ -10,11 +10,16 @@ use super::wish::{Source, Wish};
 
 impl Services {
     /// Finds, fetches or builds every image, and pins it in the document.
-    pub(in super::super) fn open(&mut self, document: &mut Document, pull: Pull) -> Result<(), StartError> {
+    pub(in super::super) fn open(
+        &mut self,
+        document: &mut Document,
+        pull: Pull,
+        secrets: SecretMounts,
+    ) -> Result<(), StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Helper)?;
         let mut told = progress();
         for wish in &self.wishes {
-            let image = runtime.block_on(open(wish, pull, &mut told.line()))?;
+            let image = runtime.block_on(open(wish, pull, secrets, &mut told.line()))?;
             self.pin(document, wish, &image.local.id);
             self.images.insert(wish.name.clone(), image);
         }
@@ -43,7 +48,12 @@ impl Services {
     }
 }
 
-async fn open(wish: &Wish, pull: Pull, progress: &mut dyn FnMut(String)) -> Result<AtDaemon, StartError> {
+async fn open(
+    wish: &Wish,
+    pull: Pull,
+    secrets: SecretMounts,
+    progress: &mut dyn FnMut(String),
+) -> Result<AtDaemon, StartError> {
     let engine = Engine::find().await?;
     let pull = wish.pull.unwrap_or(pull);
     let local = match &wish.image {
@@ -52,7 +62,7 @@ async fn open(wish: &Wish, pull: Pull, progress: &mut dyn FnMut(String)) -> Resu
             let platform = wish.platform.as_ref().map(ToString::to_string);
             engine.image_for(name, platform.as_deref(), pull, progress).await?
         }
-        Source::Built(build) => engine.build(build, pull, progress).await?,
+        Source::Built(build) => engine.build(&build.as_ref().clone().check(secrets)?, pull, progress).await?,
     };
     if let (Some(wanted), Some(found)) = (&wish.platform, &local.architecture)
         && wanted.architecture != *found

@@ -177,6 +177,45 @@ fn an_image_is_built_of_a_directory() {
     assert!(err.contains("building the image") && err.contains("absent"), "{err}");
 }
 
+/// A directory that a link leads to, a whole home, and keys in what would be sent are refused, as they are in mounts and `dir:` images.
+#[test]
+fn a_build_of_links_homes_and_keys_is_refused() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    for directory in ["plain", "keys/.ssh", "ignored/.ssh", "home"] {
+        std::fs::create_dir_all(at(directory)).unwrap();
+    }
+    for directory in ["plain", "keys", "ignored", "home"] {
+        std::fs::write(at(directory).join("Dockerfile"), format!("FROM {STATIC}\n")).unwrap();
+    }
+    std::fs::write(at("ignored/.dockerignore"), ".ssh\n").unwrap();
+    std::os::unix::fs::symlink("plain", at("link")).unwrap();
+    let built = |arguments: &[&str]| {
+        let mut command = common::command(place.path());
+        command.args(["run", "--provider", "docker", "--profile", "T0.H1.N2"]).env("HOME", at("home"));
+        let output = command.args(arguments).args(["--", "/busybox", "true"]).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (directory, why) in
+        [("link", "is a link"), ("home", "whole home"), ("keys", ".ssh"), ("plain", ""), ("ignored", "")]
+    {
+        let expected = if why.is_empty() { 0 } else { 3 };
+        let image = format!("build:{}", at(directory).display());
+        let (code, err) = built(&["--image", &image]);
+        assert!(code == expected && err.contains(why), "{directory}: {code} {err}");
+        let file = at(&format!("{directory}.yaml"));
+        std::fs::write(&file, format!("services: {{default: {{build: ./{directory}}}}}\n")).unwrap();
+        let (code, err) = built(&["--compose", file.to_str().unwrap()]);
+        assert!(code == expected && err.contains(why), "{directory} of a Compose file: {code} {err}");
+    }
+    for directory in ["home", "keys"] {
+        let image = format!("build:{}", at(directory).display());
+        let (code, err) = built(&["--image", &image, "--dangerously-mount-secrets"]);
+        assert_eq!(code, 0, "{directory}: {err}");
+    }
+}
+
 #[test]
 fn a_host_service_on_every_address_is_not_reached_and_lookups_stay_inside() {
     let _among = among();
