@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::audit::Audit;
 use crate::model::ToolInfo;
+use crate::queue::Queue;
 use crate::run::EvalFailure;
 use crate::told::Told;
 
@@ -49,6 +50,7 @@ pub(crate) struct Journal {
     audit: Audit,
     redactor: Arc<Redactor>,
     start: Instant,
+    queue: Queue,
 }
 
 impl Journal {
@@ -63,7 +65,7 @@ impl Journal {
             failed: None,
             audit_failed: None,
         };
-        Self { state: Arc::new(Mutex::new(state)), audit, redactor, start: Instant::now() }
+        Self { state: Arc::new(Mutex::new(state)), audit, redactor, start: Instant::now(), queue: Queue::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,6 +91,11 @@ impl Journal {
         let number = state.holds;
         state.held.push((number, Instant::now()));
         Hold { journal: self.clone(), number }
+    }
+
+    /// How long the sample has waited for sandboxes of others to end.
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
     pub(crate) fn elapsed(&self) -> Duration {

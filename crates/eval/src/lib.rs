@@ -19,6 +19,7 @@ mod offered;
 mod phases;
 mod place;
 mod provider_tools;
+mod queue;
 mod rescore;
 mod run;
 mod sample;

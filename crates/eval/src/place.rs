@@ -218,7 +218,7 @@ impl Places {
         journal: &Journal,
     ) -> Result<Place, PlaceError> {
         let before = journal.elapsed();
-        let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
+        let slot = journal.queue().wait(Arc::clone(&self.slots).acquire_owned()).await.ok();
         journal.waited(journal.elapsed().saturating_sub(before));
         if let Kind::Stacked(stacked) = &self.kind {
             return self.enter_services(stacked, phase, sample, journal, slot).await;

@@ -289,6 +289,8 @@ async fn live(
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, Some(Arc::clone(&gate)));
         }
+        // Other samples' sandboxes, which it waited for, take none of its time.
+        let deadline = deadline + journal.queue().waited();
         stop = solve_in(shared, (sample, epoch, &gate), limits, state, journal, place.as_mut(), deadline).await.err();
         if let (Some(places), Some(place)) = (places, &place) {
             places.ask(place, None);
@@ -311,7 +313,8 @@ async fn live(
     let time = judging_time(shared);
     let judged = tokio::select! {
         biased;
-        judged = tokio::time::timeout(time, judging) => judged.unwrap_or_else(|_| {
+        // Waiting for other samples' sandboxes to end is not judging.
+        judged = journal.queue().within(time, judging) => judged.unwrap_or_else(|| {
             Err(Stop::Failed(format!("judging the sample took longer than its {} s", time.as_secs_f64())))
         }),
         over = shared.budget.ended(), if !failed => Err(Stop::Run(over)),
@@ -348,13 +351,14 @@ async fn prepare(
     journal: &Journal,
     deadline: Instant,
 ) -> Result<(Place, Option<Snapshot>), Stop> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let setting_up = set_up(places, sample, name, scripted(&shared.task), journal);
     tokio::select! {
         biased;
-        ready = set_up(places, sample, name, scripted(&shared.task), journal) => ready,
-        over = shared.budget.ended() => Err(Stop::Run(over)),
-        () = tokio::time::sleep_until(deadline.into()) => {
+        ready = journal.queue().within(left, setting_up) => ready.unwrap_or_else(|| {
             Err(Stop::Failed("the sample's time was up before it was set up".into()))
-        }
+        }),
+        over = shared.budget.ended() => Err(Stop::Run(over)),
     }
 }
 

@@ -440,6 +440,21 @@ fn limits_end_a_sample_and_it_is_scored() {
     assert_eq!(log["samples"][0]["limit"]["type"], "message");
 }
 
+/// With fewer sandboxes than samples at the same time, one sample's time is not used up by the others.
+#[test]
+fn waiting_for_the_sandboxes_of_other_samples_takes_none_of_a_samples_time() {
+    let place = tempfile::tempdir().unwrap();
+    let text = shell_task(&["sleep 2"], "includes")
+        .replace(
+            "dataset: [{id: one, input: go, target: done}]",
+            "epochs: 6\ndataset: [{id: one, input: go, target: done}]",
+        )
+        .replace("tools: [bash, submit]", "tools: [bash, submit]\nlimits: {time: 8, tool_timeout: 8}");
+    let (code, result, err) =
+        ended(place.path(), &[&task(place.path(), &text), "--max-samples", "6", "--max-sandboxes", "1"]);
+    assert_eq!((code, accuracy(&result)), (0, 1.0), "{result} {err}");
+}
+
 #[test]
 fn an_interrupt_leaves_a_log_that_says_cancelled() {
     let place = tempfile::tempdir().unwrap();
