@@ -66,11 +66,42 @@ pub(crate) fn place() -> io::Result<PathBuf> {
             "there is no private directory: neither XDG_RUNTIME_DIR nor HOME is one",
         )
     })?;
-    let metadata = fs::metadata(&home)?;
-    if metadata.uid() != uid.as_raw() || metadata.mode() & 0o002 != 0 {
-        return Err(not_private(&home));
+    in_home(&home)
+}
+
+/// The place in a home. Nobody else may write to the directories above it: they could make something there first, or replace it.
+fn in_home(home: &Path) -> io::Result<PathBuf> {
+    for above in home.canonicalize()?.ancestors().skip(1) {
+        let metadata = fs::metadata(above)?;
+        // In a sticky one (as /tmp is) only owners rename what is there.
+        let is_sticky = metadata.mode() & 0o1000 != 0;
+        let is_trusted = is_ours(&metadata) || metadata.uid() == 0;
+        if !is_trusted || !(is_sticky || is_written_by_us_alone(&metadata)) {
+            return Err(not_private(above));
+        }
+    }
+    for own in ["", ".cache", ".cache/ringfence"] {
+        let own = home.join(own);
+        match fs::metadata(&own) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && own != home.join("") => break,
+            Ok(metadata) if is_ours(&metadata) && is_written_by_us_alone(&metadata) => {}
+            Ok(_) => return Err(not_private(&own)),
+            Err(error) => return Err(error),
+        }
     }
     Ok(home.join(".cache/ringfence/run"))
+}
+
+fn is_ours(metadata: &fs::Metadata) -> bool {
+    metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw()
+}
+
+/// Whether neither others nor a group may write. A group of one's own (its number is the user's) has no other members; umask 002
+/// relies on it.
+fn is_written_by_us_alone(metadata: &fs::Metadata) -> bool {
+    let uid = rustix::process::geteuid().as_raw();
+    let is_own_group = metadata.gid() == uid && rustix::process::getegid().as_raw() == uid;
+    metadata.mode() & if is_own_group { 0o002 } else { 0o022 } == 0
 }
 
 fn is_private(metadata: &fs::Metadata) -> bool {
@@ -80,7 +111,7 @@ fn is_private(metadata: &fs::Metadata) -> bool {
 }
 
 fn not_private(path: &Path) -> io::Error {
-    let why = format!("{} is not a directory of ours alone (owner, mode 0700)", path.display());
+    let why = format!("{} is not a directory that only we may write to", path.display());
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
@@ -183,5 +214,46 @@ fn remove_groups(directory: &Path, prefix: &str) {
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// Another user of the group could make the list of running sandboxes first, or put theirs in its place.
+    #[test]
+    fn a_home_that_a_group_may_write_to_is_not_used() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let home = place.join("home");
+        fs::create_dir_all(home.join(".cache/ringfence")).unwrap();
+        let set = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let is_used = || in_home(&home).is_ok();
+        let all = [place.clone(), home.clone(), home.join(".cache"), home.join(".cache/ringfence")];
+        for one in &all {
+            set(one, 0o755);
+        }
+        assert!(is_used());
+        for one in &all {
+            set(one, 0o757);
+            assert!(!is_used(), "{}", one.display());
+            // A group of our own has no other members; one that is not ours needs root to be given.
+            set(one, 0o775);
+            let own = rustix::process::geteuid().as_raw() == rustix::process::getegid().as_raw();
+            assert_eq!(is_used(), own, "{}", one.display());
+            if rustix::process::geteuid().is_root() {
+                std::os::unix::fs::chown(one, None, Some(1234)).unwrap();
+                assert!(!is_used(), "{}", one.display());
+            }
+            set(one, 0o755);
+            assert!(is_used());
+        }
+        fs::remove_dir_all(home.join(".cache")).unwrap();
+        assert!(is_used(), "what is not there yet is made by us");
+        fs::remove_dir(&home).unwrap();
+        assert!(!is_used());
     }
 }
