@@ -123,7 +123,7 @@ const DOCKER: &[Row] = &[
         Remains(
             "root_is_root",
             "root in the container has the number of root on the daemon's machine: what it leaves in writable mounts is root's, \
-             a flaw in the kernel meets root, and the inotify instances and epoll watches that it can use up are root's",
+             a flaw in the kernel meets root, and the inotify instances, epoll watches and pipe buffers that it can use up are root's",
         ),
     ),
     Row(
