@@ -1,5 +1,5 @@
 //! One gateway process and many sandboxes: live changes, questions, limits, losses. Each test runs itself again in the
-//! runner's namespace of a testnet, as root.
+//! runner's namespace of a testnet, which root makes; there as root, or as the plain user whose id is in `RINGFENCE_AS`.
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 use std::future::Future;
@@ -17,7 +17,23 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 const INSIDE: &str = "EGRESS_TEST_INSIDE";
 
-/// Runs `body` in a testnet: this test, again, in the runner's namespace.
+/// The gateway's program, where the user who runs this test may execute it.
+const GATEWAY: &str = "RINGFENCE_GATEWAY";
+
+/// Copies this program and the gateway's to a directory that every user may read.
+fn readable_copies() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new().prefix("egress-gateway-").tempdir().unwrap();
+    let open = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), open()).unwrap();
+    let test = std::env::current_exe().unwrap();
+    for (name, program) in [("test", test.as_path()), ("gateway", Path::new(env!("CARGO_BIN_EXE_gateway")))] {
+        std::fs::copy(program, directory.path().join(name)).unwrap();
+        std::fs::set_permissions(directory.path().join(name), open()).unwrap();
+    }
+    directory
+}
+
+/// Runs `body` in a testnet: this test, again, in the runner's namespace; as the user id `RINGFENCE_AS`, if it is set.
 fn in_testnet<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) {
     if std::env::var_os(INSIDE).is_some() {
         tokio::runtime::Runtime::new().unwrap().block_on(body());
@@ -26,7 +42,13 @@ fn in_testnet<F: Future<Output = ()>>(name: &str, body: impl FnOnce() -> F) {
     let program = Path::new(env!("CARGO_BIN_EXE_gateway")).with_file_name("testnet");
     assert!(program.exists(), "build it first: cargo build --profile ci -p testnet");
     let testnet = Testnet::start(&program, Path::new("")).unwrap();
-    let mut again = testnet.command(std::env::current_exe().unwrap());
+    let copies = readable_copies();
+    let test = copies.path().join("test");
+    let mut again = match std::env::var("RINGFENCE_AS") {
+        Ok(uid) => testnet.command_as(uid.parse().unwrap(), &test),
+        Err(_) => testnet.command(&test),
+    };
+    again.env(GATEWAY, copies.path().join("gateway")).env("HOME", "/").current_dir("/");
     let output = again.args(["--exact", &format!("gateway::{name}"), "--nocapture"]).env(INSIDE, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
@@ -54,8 +76,8 @@ struct World {
 impl World {
     async fn new(limits: Limits, decider: Option<Arc<dyn Decider>>) -> Self {
         let settings = Settings { upstream: Some("93.184.215.53:53".parse().unwrap()), limits };
-        let program = Path::new(env!("CARGO_BIN_EXE_gateway"));
-        let (gateway, notices) = GatewayProcess::start_program(program, settings, decider).await.unwrap();
+        let program = std::env::var_os(GATEWAY).unwrap();
+        let (gateway, notices) = GatewayProcess::start_program(Path::new(&program), settings, decider).await.unwrap();
         let engine = Containers::start(format!("egress-{}", std::process::id())).unwrap();
         Self { engine, gateway, notices }
     }
@@ -375,14 +397,20 @@ fn the_gateway_has_no_rights_and_none_of_our_environment() {
     in_testnet("the_gateway_has_no_rights_and_none_of_our_environment", || async {
         let world = World::new(Limits::default(), None).await;
         let pid = world.gateway.pid();
-        let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
-        assert_eq!(read("environ"), "");
+        let is_root = rustix::process::geteuid().is_root();
+        let uid = if is_root { 65534 } else { rustix::process::geteuid().as_raw() };
+        let file = |name: &str| format!("/proc/{pid}/{name}");
+        // The process is not dumpable: only root may look at these.
+        match std::fs::read_to_string(file("environ")) {
+            Ok(environment) => assert_eq!((is_root, environment.as_str()), (true, "")),
+            Err(error) => assert_eq!((is_root, error.kind()), (false, std::io::ErrorKind::PermissionDenied)),
+        }
         let tasks: Vec<_> = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().collect();
         assert!(tasks.len() > 1, "{tasks:?}");
         for task in tasks {
             let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
             for expected in [
-                "Uid:\t65534\t65534\t65534\t65534",
+                format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n").as_str(),
                 "Groups:\t\n",
                 "CapInh:\t0000000000000000",
                 "CapPrm:\t0000000000000000",
@@ -398,7 +426,9 @@ fn the_gateway_has_no_rights_and_none_of_our_environment() {
             }
         }
         // Sockets, events, and nothing that has a path.
-        for descriptor in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+        let descriptors = std::fs::read_dir(file("fd"));
+        assert_eq!(descriptors.is_ok(), is_root);
+        for descriptor in descriptors.into_iter().flatten() {
             let target = std::fs::read_link(descriptor.unwrap().path()).unwrap().display().to_string();
             assert!(target == "/dev/null" || !target.starts_with('/'), "{target}");
         }
