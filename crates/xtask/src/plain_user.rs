@@ -12,6 +12,8 @@ use crate::process;
 use crate::setup::SetupError;
 
 const UID: u32 = 23456;
+/// Of the workspace what test programs read when they run.
+const READ_BY_TESTS: [&str; 2] = ["examples", "crates/cli/tests/it/snapshots"];
 
 #[derive(Debug)]
 pub(crate) struct PlainPlace {
@@ -19,8 +21,8 @@ pub(crate) struct PlainPlace {
 }
 
 impl PlainPlace {
-    /// A home that is the user's own, the command, and the examples.
-    pub(crate) fn new(ringfence: &Path, examples: &Path) -> Result<Self, SetupError> {
+    /// A home that is the user's own, the command, the gateway's program where it is built, and files of the workspace.
+    pub(crate) fn new(ringfence: &Path, workspace: &Path) -> Result<Self, SetupError> {
         let directory = tempfile::Builder::new().prefix("ringfence-plain.").tempdir()?;
         open(directory.path())?;
         let home = directory.path().join("home");
@@ -29,7 +31,15 @@ impl PlainPlace {
         chown(&home, Some(UID), Some(UID))?;
         let place = Self { directory };
         place.copy(ringfence, "ringfence")?;
-        copy_readable(examples, &place.directory.path().join("examples"))?;
+        let gateway = ringfence.with_file_name("gateway");
+        if gateway.exists() {
+            place.copy(&gateway, "gateway")?;
+        }
+        for relative in READ_BY_TESTS {
+            let copy = place.directory.path().join(relative);
+            make_readable_parents(place.directory.path(), Path::new(relative))?;
+            copy_readable(&workspace.join(relative), &copy)?;
+        }
         Ok(place)
     }
 
@@ -52,12 +62,25 @@ impl PlainPlace {
         command.uid(UID).gid(UID).current_dir(&home).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", home);
         command.env("RINGFENCE", place.join("ringfence")).env("RINGFENCE_EXAMPLES", place.join("examples"));
+        command.env("RINGFENCE_GATEWAY", place.join("gateway")).env("INSTA_WORKSPACE_ROOT", place);
+        // A snapshot that differs is a failure, never an update.
+        command.env("INSTA_UPDATE", "no");
         Ok(command)
     }
 }
 
 fn open(path: &Path) -> std::io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o755))
+}
+
+/// Makes the directories above a relative path, so that everybody may read them.
+fn make_readable_parents(place: &Path, relative: &Path) -> std::io::Result<()> {
+    let parents: Vec<&Path> = relative.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()).collect();
+    for parent in parents.into_iter().rev() {
+        std::fs::create_dir(place.join(parent))?;
+        open(&place.join(parent))?;
+    }
+    Ok(())
 }
 
 /// Copies a directory so that everybody may read it.
@@ -91,7 +114,10 @@ mod tests {
         std::fs::set_permissions(from.join("deep/file"), Permissions::from_mode(0o600)).unwrap();
         let to = place.path().join("to");
         copy_readable(&from, &to).unwrap();
-        let mode = std::fs::metadata(to.join("deep/file")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o644);
+        let mode = |name: &str| std::fs::metadata(place.path().join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode("to/deep/file"), 0o644);
+        make_readable_parents(place.path(), Path::new("above/it/all")).unwrap();
+        assert_eq!([mode("above"), mode("above/it"), mode("to/deep")], [0o755; 3]);
+        assert!(!place.path().join("above/it/all").exists());
     }
 }

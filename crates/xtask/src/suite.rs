@@ -38,10 +38,7 @@ impl TestRun<'_> {
         let executables = self.context.executables(self.tests.features.as_ref())?;
         let plain = match self.tests.user {
             User::Own => None,
-            User::Plain => {
-                let examples = self.context.workspace.root.join("examples");
-                Some(PlainPlace::new(&self.context.binary("ringfence"), &examples)?)
-            }
+            User::Plain => Some(PlainPlace::new(&self.context.binary("ringfence"), &self.context.workspace.root)?),
         };
         let (mut any_test, mut any_run) = (false, false);
         for selector in &self.tests.programs {

@@ -3,13 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at its own set-up")]
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use insta_cmd::{assert_cmd_snapshot, get_cargo_bin};
 
 /// The command with nothing inherited, on a host that is the same everywhere (`--any-host`, or `check`).
 fn ringfence(arguments: &[&str]) -> Command {
-    let mut command = Command::new(get_cargo_bin("ringfence"));
+    let program = std::env::var_os("RINGFENCE").map_or_else(|| get_cargo_bin("ringfence"), PathBuf::from);
+    let mut command = Command::new(program);
     command.args(arguments).env_clear();
     command
 }
@@ -203,17 +205,15 @@ fn what_choose_writes_is_a_document() {
     }
 }
 
-fn root() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
-}
-
 #[test]
 fn examples_are_sound() {
-    let all = std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let directory = std::env::var_os("RINGFENCE_EXAMPLES").map_or_else(own, PathBuf::from);
+    let all = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let examples: Vec<_> = all.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")).collect();
     assert!(examples.len() >= 3);
     // Tasks are read by a test of `eval`.
-    let is_task = |path: &std::path::Path| std::fs::read_to_string(path).unwrap().contains("\ndataset:");
+    let is_task = |path: &Path| std::fs::read_to_string(path).unwrap().contains("\ndataset:");
     for example in examples.into_iter().filter(|path| !is_task(path)) {
         let (code, _, err) = with_document(&["profile", "check", example.to_str().unwrap()], "");
         assert_eq!((code, err.as_str()), (0, ""), "{}", example.display());
@@ -222,7 +222,7 @@ fn examples_are_sound() {
 
 #[test]
 fn the_documented_document_is_sound() {
-    let page = std::fs::read_to_string(root().join("docs/profile-document.md")).unwrap();
+    let page = include_str!("../../../../docs/profile-document.md");
     let document = page.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let (code, _, err) = with_document(&["profile", "check", "-"], document);
     // It shows a writable mount, which the operator grants; nothing else is said.

@@ -8,7 +8,7 @@ use libc::sock_filter;
 use super::{SetIdBits, entries, program, program_without};
 use crate::syscalls::{load_filter, unshare};
 
-const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/corpus.pl");
+const CORPUS: &str = include_str!("../../corpus/corpus.pl");
 
 /// Only root can do what these are for.
 const FOR_ROOT: [&str; 1] = ["login"];
@@ -20,7 +20,7 @@ fn run(name: &str, filter: Vec<sock_filter>) -> Result<(), String> {
     let work = tempfile::tempdir().map_err(|error| error.to_string())?;
     let numbers: Vec<String> = entries().map(|entry| format!("{}={}", entry.name, entry.number)).collect();
     let mut command = Command::new("perl");
-    command.arg(CORPUS).arg(name).env("WORK", work.path()).env("NUMBERS", numbers.join(" "));
+    command.arg("-e").arg(CORPUS).arg(name).env("WORK", work.path()).env("NUMBERS", numbers.join(" "));
     command.env("LC_ALL", "C").stdin(Stdio::null());
     let namespaces = match (OUTLIVED.contains(&name), rustix::process::geteuid().is_root()) {
         (true, true) => libc::CLONE_NEWIPC,

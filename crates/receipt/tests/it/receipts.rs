@@ -166,20 +166,18 @@ fn no_half_receipt_is_left_when_it_cannot_be_written() {
 
 #[test]
 fn the_script_in_the_documentation_is_the_one_that_the_lane_runs() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let script = fs::read_to_string(root.join("tests/verify_receipt.py")).unwrap();
-    let page = fs::read_to_string(root.join("../../docs/receipts.md")).unwrap();
+    let script = include_str!("../verify_receipt.py");
+    let page = include_str!("../../../../docs/receipts.md");
     assert!(page.contains(&format!("```python\n{script}```\n")) && script.lines().count() == 15);
 }
 
 /// What version 1 looks like is kept: a receipt that was written once is read for ever.
 #[test]
 fn kept_bytes_of_version_1_are_read() {
-    let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/envelope");
-    let statement = fs::read(seeds.join("statement.json")).unwrap();
-    assert_eq!(Statement::parse(&statement).unwrap().to_bytes(), statement);
-    let envelope = fs::read(seeds.join("envelope.json")).unwrap();
-    assert_eq!(Envelope::parse(&envelope).unwrap().to_bytes(), envelope);
+    let statement = include_bytes!("../../../../fuzz/seeds/envelope/statement.json");
+    assert_eq!(Statement::parse(statement).unwrap().to_bytes(), statement);
+    let envelope = include_bytes!("../../../../fuzz/seeds/envelope/envelope.json");
+    assert_eq!(Envelope::parse(envelope).unwrap().to_bytes(), envelope);
 }
 
 #[test]
