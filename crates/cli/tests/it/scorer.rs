@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::common::evaluation::{dump, ended, write};
-use crate::common::planted::{PLANT, SLOW_TO_END, TRY_ALL};
+use crate::common::planted::{PLANT, SLOW_TO_END, TRY_ALL, works};
 use serde_json::{Value, json};
 
 /// A task with these samples: an id, what the agent runs, what it submits.
@@ -45,7 +45,12 @@ fn nothing_that_the_scorers_interpreters_read_by_default_is_the_agents() {
     assert_eq!(code, 0, "{err}");
     let log = dump(place.path(), result["log"].as_str().unwrap());
     let said = score(&log, "one")["explanation"].as_str().unwrap();
-    assert!(said.contains("; fooled:\n"), "{said} {}", log["samples"][0]["messages"]);
+    let left = log["samples"][0]["messages"].to_string();
+    assert!(said.contains("; fooled:\n"), "{said} {left}");
+    assert!(left.contains(&works(crate::common::is_root())), "the attacks were made: {left}");
+    for name in ["perl-debugger", "perl-prove", "locale", "locpath", "preload"] {
+        assert!(said.contains(&format!(" {name}")), "{said}");
+    }
     about(accuracy(&result), 0.0, &result);
     // What this host has was tried.
     for (program, name) in [

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::common::evaluation::{dump, ended, write};
-use crate::common::planted::{FILL_MEMORY, PLANT, SLOW_TO_END, TRY_ALL};
+use crate::common::planted::{FILL_MEMORY, PLANT, SLOW_TO_END, TRY_ALL, works};
 use crate::docker::daemon::{DEBIAN, alone, among, docker, exec_to_the_end, gone};
 
 #[test]
@@ -82,7 +82,19 @@ fn nothing_that_the_scorers_interpreters_read_by_default_is_the_agents() {
     assert_eq!((code, score["value"].as_str()), (0, Some("I")), "{err} {score}");
     let said = score["explanation"].as_str().unwrap();
     assert!(said.contains("; fooled:\n"), "{said} {}", sample["messages"]);
-    for name in ["python", "git-left", "git-fetch", "bash", "perl"] {
+    assert!(sample["messages"].to_string().contains(&works(true)), "the attacks were made: {}", sample["messages"]);
+    for name in [
+        "python",
+        "git-left",
+        "git-fetch",
+        "bash",
+        "perl",
+        "perl-debugger",
+        "perl-prove",
+        "locale",
+        "locpath",
+        "preload",
+    ] {
         assert!(said.contains(&format!(" {name}")), "{said}");
     }
 }
