@@ -22,6 +22,24 @@ fn documents_of_many_values_are_refused() {
     }
 }
 
+#[test]
+fn compose_files_of_many_values_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    // A file of a mistake each, so that no daemon is asked.
+    std::fs::write(place.join("good.yaml"), "services: {a: {image: x, nothing: 1}}\n").unwrap();
+    for (part, bytes) in [("[],", 250_000), ("{a: 0},", 250_000), ("a,", 250_000), ("[],", 4 << 20)] {
+        let many = part.repeat(bytes / part.len());
+        let text = format!("services: {{a: {{image: x, command: [{many}0]}}}}\n");
+        std::fs::write(place.join("bad.yaml"), text).unwrap();
+        let run = |file: &'static str| ["run", "--compose", file, "--", "true"];
+        let (code, out, messages) = within(place, (&run("good.yaml"), 2), &run("bad.yaml"), ALLOWED);
+        assert_eq!(code, Some(2), "{out}{messages}");
+        let why = if bytes > 1 << 20 { "it is larger than" } else { "more than 1024 words" };
+        assert!(messages.contains("bad.yaml") && messages.contains(why), "{messages}");
+    }
+}
+
 const TASK: &str =
     "name: t\nprofile: T1.H1.N2\ntools: [bash, submit]\nsolver: {kind: agent, tools: [bash]}\nscorer: includes\n";
 

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use image::Digest;
+
 use crate::common;
 use crate::memory::limited::{ALLOWED, within};
 
@@ -61,4 +63,41 @@ fn a_layer_whose_directories_have_too_many_names_is_refused() {
     let (code, out, messages) = import(place, &["layer"]);
     assert!(code.is_some_and(|code| code != 0), "{out}{messages}");
     assert!(messages.contains("than a layer may have"), "{messages}");
+}
+
+/// A layout with this manifest, and one whose index has the same values.
+fn manifests(place: &Path, name: &str, values: &str) -> [String; 2] {
+    let head = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","annotations":"#;
+    let manifest = format!("{head}{values}}}");
+    let digest = Digest::of(manifest.as_bytes());
+    let described = format!(
+        r#"{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"{digest}","size":{}}}"#,
+        manifest.len()
+    );
+    let index = |described: &str| format!(r#"{{"schemaVersion":2,"manifests":{described}}}"#);
+    let made = [("manifest", index(&format!("[{described}]"))), ("index", index(values))];
+    made.map(|(kind, index)| {
+        let layout = place.join(format!("{name}-{kind}"));
+        std::fs::create_dir_all(layout.join("blobs/sha256")).unwrap();
+        std::fs::write(layout.join("blobs/sha256").join(digest.hex()), &manifest).unwrap();
+        std::fs::write(layout.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
+        std::fs::write(layout.join("index.json"), index).unwrap();
+        format!("oci:{}", layout.display())
+    })
+}
+
+#[test]
+fn manifests_of_many_values_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let [good, _] = manifests(place, "good", "[0]");
+    let good = ["image", "import", &good];
+    for (number, part) in ["[],", "{\"\":0},"].into_iter().enumerate() {
+        let values = format!("[{}0]", part.repeat((4 << 20) / part.len() - 100));
+        for bad in manifests(place, &number.to_string(), &values) {
+            let (code, out, messages) = within(place, (&good, 2), &["image", "import", &bad], ALLOWED);
+            assert_eq!(code, Some(2), "{bad}: {out}{messages}");
+            assert!(messages.contains("manifest is malformed: too many values"), "{bad}: {messages}");
+        }
+    }
 }

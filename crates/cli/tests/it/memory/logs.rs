@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::memory::limited::{ALLOWED, within};
+use serde_json::{Value, json};
+
+use crate::common::evaluation::{ended, write as write_file};
+use crate::memory::limited::{ALLOWED, baseline, under, within};
 use crate::memory::zips::{Entry, entry, wide, zip};
 
 const LARGE: usize = 60 << 20;
@@ -67,7 +70,7 @@ fn small_logs_of_millions_of_values_are_bad_lines_of_a_list() {
     let all = ["--json", "log", "list", "logs"];
     let (code, out, messages) = within(place, (&["--json", "log", "list", "innocent"], 0), &all, ALLOWED);
     assert_eq!(code, Some(0), "{out}{messages}");
-    let listed: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let listed: Value = serde_json::from_str(&out).unwrap();
     let logs = listed["logs"].as_array().unwrap();
     assert_eq!(logs.iter().filter(|log| log["error"].is_string()).count(), 8, "{out}");
     assert_eq!(logs.iter().filter(|log| log["header"]["eval"]["task"] == "innocent").count(), 1, "{out}");
@@ -147,4 +150,56 @@ fn a_line_of_an_audit_chain_with_millions_of_values_is_refused() {
     let (found, out, messages) = within(place, (&good, code), &bad, ALLOWED);
     assert_eq!(found, Some(code), "{out}{messages}");
     assert!(format!("{out}{messages}").contains("line 1"), "{out}{messages}");
+}
+
+/// The log of an evaluation whose header, or finished sample, somebody filled with values.
+#[test]
+fn a_log_of_many_values_is_neither_gone_on_from_nor_judged_again_nor_dumped_in_much_memory() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let text = "name: words\nprofile: T2.H1.N2\nsolver: generate\nscorer: exact\n\
+                dataset: [{id: one, input: go, target: done, mock: [{text: done}]}, \
+                {id: broken, input: go, target: done, mock: []}]\n";
+    let task = write_file(place, "task.yaml", text);
+    let (code, result, err) = ended(place, &[&task, "--log-format", "json", "--fail-on-error", "false"]);
+    assert_eq!(code, 0, "{err}");
+    let log = result["log"].as_str().unwrap();
+    let real: Value = serde_json::from_slice(&std::fs::read(log).unwrap()).unwrap();
+    let make = |name: &str, change: &dyn Fn(&mut Value)| {
+        let mut forged = real.clone();
+        change(&mut forged);
+        let values = many("{\"\":0},", 2 << 20);
+        write_file(place, &format!("{name}.json"), &forged.to_string().replace("\"VALUES\"", &values));
+        std::fs::copy(log.replace(".json", ".audit.jsonl"), place.join(format!("{name}.audit.jsonl"))).unwrap();
+    };
+    let one = real["samples"].as_array().unwrap().iter().position(|sample| sample["id"] == "one").unwrap();
+    // What makes a sample another one than the chain says, in few values.
+    make("innocent", &|log| log["samples"][one]["events"] = json!([]));
+    make("header", &|log| log["eval"]["metadata"]["x"] = json!("VALUES"));
+    make("events", &|log| log["samples"][one]["events"] = json!("VALUES"));
+    make("messages", &|log| log["samples"][one]["messages"] = json!("VALUES"));
+    let command = |verb: &str, name: &str| {
+        let log = format!("{name}.json");
+        let words: &[&str] = match verb {
+            "dump" => &["log", "dump", &log],
+            "eval-retry" => &["eval-retry", &log, "--task", "task.yaml"],
+            _ => &["score", &log, "--scorer", "includes"],
+        };
+        words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    let refused = "`header.json` in the log `header.json` is not what a log has there: too many values";
+    let changed = "the sample `one` (epoch 1) of the log";
+    for (verb, code, said) in [("dump", 0, ""), ("eval-retry", 5, changed), ("score", 0, "")] {
+        let innocent = command(verb, "innocent");
+        let innocent: Vec<&str> = innocent.iter().map(String::as_str).collect();
+        let enough = baseline(place, &innocent, code) + ALLOWED;
+        for (name, code, said) in [("header", 2, refused), ("events", code, said), ("messages", code, said)] {
+            let words = command(verb, name);
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let (found, out, messages) = under(place, &words, enough);
+            let start = out.get(..1000).unwrap_or(&out);
+            assert_eq!(found, Some(code), "{verb} {name}: {start}{messages}");
+            assert!(messages.contains(said), "{verb} {name}: {messages}");
+        }
+    }
 }

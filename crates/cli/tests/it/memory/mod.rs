@@ -7,4 +7,5 @@ mod images;
 mod limited;
 mod logs;
 mod replies;
+mod requests;
 mod zips;

@@ -1,6 +1,8 @@
 //! Replies of model servers.
 
-use crate::common::evaluation::{eval, write};
+use std::path::Path;
+
+use crate::common::evaluation::{dump, eval, events, write};
 use crate::fake::{Api, Fake, KEY, Next};
 use crate::memory::limited::{ALLOWED, Ended, watched};
 
@@ -10,10 +12,14 @@ const TASK: &str = "name: remote\nprofile: T0.H1.N2\napproval: ci\ntools: [bash,
 
 /// Runs an evaluation against a server that says this; its end, and its peak memory.
 fn answered(api: Api, script: Vec<Next>) -> (Ended, u64) {
-    let place = tempfile::tempdir().unwrap();
+    answered_in(tempfile::tempdir().unwrap().path(), api, script)
+}
+
+/// The same in this directory.
+fn answered_in(place: &Path, api: Api, script: Vec<Next>) -> (Ended, u64) {
     let fake = Fake::start(api, script);
-    let path = write(place.path(), "task.yaml", TASK);
-    let mut command = eval(place.path(), &[&path, "--model", &format!("{}/test", api.name())]);
+    let path = write(place, "task.yaml", TASK);
+    let mut command = eval(place, &[&path, "--model", &format!("{}/test", api.name())]);
     let (key, base) = api.variables();
     command.env(key, KEY).env(base, fake.base(api));
     watched(&mut command)
@@ -47,6 +53,23 @@ fn arguments_of_calls_that_hold_millions_of_values_are_not_read() {
     let reply = serde_json::json!({"id": "r", "object": "chat.completion", "created": 1, "model": "test",
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls", "logprobs": null}],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}});
-    let ((_, out, messages), most) = answered(Api::OpenAi, vec![Next::Odd(reply), Next::Body(b"{}".to_vec())]);
+    let submit = crate::fake::called(Api::OpenAi, &[("s", "submit", serde_json::json!({"answer": "42"}))]);
+    let place = tempfile::tempdir().unwrap();
+    let script = vec![Next::Odd(reply), Next::Reply(submit)];
+    let ((code, out, messages), most) = answered_in(place.path(), Api::OpenAi, script);
     assert!(most < usual + ALLOWED, "{} MiB of {} MiB: {out}{messages}", most >> 20, usual >> 20);
+    // Each call is answered with an error, and the sample goes on.
+    let result: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &result["status"], &result["failed"]), (Some(0), &"success".into(), &0.into()), "{messages}");
+    let log = dump(place.path(), result["log"].as_str().unwrap());
+    let tools = events(&log, "tool");
+    let errors = tools.iter().filter(|event| event["function"] == "bash").map(|event| &event["error"]);
+    let errors: Vec<_> = errors.collect();
+    assert_eq!(errors.len(), 4);
+    for error in errors {
+        let message = error["message"].as_str().unwrap();
+        assert_eq!(error["type"], "parsing");
+        assert!(message.starts_with("the arguments are not a JSON object (too many values"), "{message}");
+    }
+    assert_eq!((&log["status"], &log["samples"][0]["scores"]["includes"]["value"]), (&"success".into(), &"C".into()));
 }
