@@ -65,12 +65,17 @@ fn shell_task(commands: &[&str], scorer: &str) -> String {
 /// A mount of a task that a link leads elsewhere, or that holds keys, is refused before anything runs.
 #[test]
 fn mounts_through_links_and_of_keys_are_refused_before_a_task_starts() {
+    mounts_of_links_and_keys("");
+}
+
+/// The same with these lines about the engine in the task.
+pub(crate) fn mounts_of_links_and_keys(engine: &str) {
     let place = tempfile::tempdir().unwrap();
     let data = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(data.path().join("keys/.ssh")).unwrap();
     std::os::unix::fs::symlink("/usr", data.path().join("planted")).unwrap();
     for (name, why) in [("planted", "is a link, and leads to /usr"), ("keys", ".ssh holds credentials")] {
-        let mount = format!("mounts: ['{}:/o']\n", data.path().join(name).display());
+        let mount = format!("{engine}mounts: ['{}:/o']\n", data.path().join(name).display());
         let file = task(place.path(), &(shell_task(&["ls /o"], "includes") + &mount));
         let (code, _, err) = ended(place.path(), &[&file]);
         assert!(code == 3 && err.contains(why) && err.contains("hint: "), "{name}: {code} {err}");
@@ -308,6 +313,11 @@ fn what_the_profile_does_not_grant_is_refused_before_anything_starts() {
 
 #[test]
 fn files_of_a_task_in_what_its_agent_may_write_to_are_refused() {
+    files_in_writable_mounts("");
+}
+
+/// The same with these lines about the engine in the task.
+pub(crate) fn files_in_writable_mounts(engine: &str) {
     let place = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(place.path().join("shared/below")).unwrap();
     std::fs::create_dir(place.path().join("out")).unwrap();
@@ -317,7 +327,7 @@ fn files_of_a_task_in_what_its_agent_may_write_to_are_refused() {
         let mount = place.path().join(mount).display().to_string();
         format!(
             "name: files\nprofile: T0.H1.N2\napproval: ci\ntools: [bash, submit]\nmock: [t]\nsolver: generate\nscorer: includes\n\
-             mounts: ['{mount}']\ndataset: {dataset}\n"
+             {engine}mounts: ['{mount}']\ndataset: {dataset}\n"
         )
     };
     let sample = "[{input: q, target: t, files: {/srv/note: {file: shared/below/note}}}]";
@@ -419,6 +429,79 @@ fn what_decides_the_next_run_in_what_an_agent_may_write_to_is_refused() {
     let task = task(place.path(), &text("ignored/out", &built("ignored")));
     let (_, said, err) = ended(place.path(), &[&task, "--allow-writable-mounts"]);
     assert!(!format!("{said}{err}").contains("the writable mount"), "{said}{err}");
+}
+
+#[test]
+fn sample_files_that_are_swapped_while_another_sample_runs_are_refused() {
+    swapped_files("");
+}
+
+/// Somebody replaces the files of later samples while the first one runs; with these lines about the engine in the task.
+pub(crate) fn swapped_files(engine: &str) {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    std::fs::set_permissions(place, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let out = place.join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::set_permissions(&out, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::create_dir(place.join("data")).unwrap();
+    std::fs::write(place.join("secret"), "a secret that no log has").unwrap();
+    let names = ["same", "link", "directory", "pipe", "content", "larger"];
+    let mut text = format!(
+        "name: swapped\nprofile: T0.H1.N2\napproval: ci\n{engine}tools: [bash, submit]\nsolver: {{kind: agent}}\n\
+         scorer: includes\nlimits: {{tool_timeout: 60}}\nmounts: ['{}:/out:rw']\ndataset:\n",
+        out.display()
+    );
+    let mut sample = |id: &str, files: &str, command: &str| {
+        let run = serde_json::json!([
+            {"tool_calls": [{"name": "bash", "arguments": {"command": command}}]},
+            {"tool_calls": [{"name": "submit", "arguments": {"answer": "done"}}]},
+        ]);
+        writeln!(text, "  - {{id: {id}, input: go, target: done, {files}mock: {run}}}").unwrap();
+    };
+    sample("first", "", "touch /out/begun; while [ ! -e /out/go ]; do sleep 0.02; done");
+    for name in names {
+        std::fs::create_dir(place.join("data").join(name)).unwrap();
+        std::fs::write(place.join("data").join(name).join("note"), "words").unwrap();
+        sample(name, &format!("files: {{/srv/note: {{file: data/{name}/note}}}}, "), "cat /srv/note");
+    }
+    let task = task(place, &text);
+    let swap = || {
+        let deadline = Instant::now() + Duration::from_mins(1);
+        while !out.join("begun").exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let note = |name: &str| place.join("data").join(name).join("note");
+        for name in ["link", "pipe"] {
+            std::fs::remove_file(note(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(place.join("secret"), note("link")).unwrap();
+        crate::common::sh(place, "mkfifo data/pipe/note; mv data/directory data/old; ln -s old data/directory");
+        std::fs::write(note("content"), "WORDS").unwrap();
+        std::fs::write(note("larger"), "words and more").unwrap();
+        std::fs::write(out.join("go"), "").unwrap();
+    };
+    let arguments = [task.as_str(), "--allow-writable-mounts", "--max-samples", "1", "--fail-on-error", "false"];
+    let (code, result, err) = std::thread::scope(|scope| {
+        scope.spawn(swap);
+        ended(place, &arguments)
+    });
+    assert_eq!((code, &result["failed"]), (0, &serde_json::json!(5)), "{err} {result}");
+    let log = dump(place, result["log"].as_str().unwrap());
+    assert!(!log.to_string().contains("a secret that no log has"), "the link was followed");
+    for (name, why) in [
+        ("same", None),
+        ("link", Some("it is a link, or a link leads to it")),
+        ("directory", Some("it is a link, or a link leads to it")),
+        ("pipe", Some("it is not a plain file")),
+        ("content", Some("it has changed since the task was read")),
+        ("larger", Some("it is larger than 5B")),
+    ] {
+        let sample = log["samples"].as_array().unwrap().iter().find(|sample| sample["id"] == name).unwrap();
+        let said = sample["error"]["message"].as_str();
+        assert_eq!(said.is_some_and(|said| said.contains(why.unwrap_or("none"))), why.is_some(), "{name}: {said:?}");
+        assert_eq!(said.is_some(), why.is_some(), "{name}: {said:?}");
+    }
 }
 
 #[test]

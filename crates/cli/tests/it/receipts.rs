@@ -11,7 +11,7 @@ use crate::common::ringfence;
 use serde_json::{Value, json};
 
 /// A key where the command looks for one; its public half, and its id.
-fn key(place: &Path) -> (String, String) {
+pub(crate) fn key(place: &Path) -> (String, String) {
     let (code, out, err) = ringfence(place, &["--json", "key", "new"]);
     assert_eq!(code, 0, "{err}");
     let made: Value = serde_json::from_str(&out).unwrap();
@@ -274,7 +274,7 @@ fn half(place: &Path) -> String {
 }
 
 /// Makes the wrong answer right, and the log one that expects no receipt, with a chain that fits.
-fn forge(log: &str) {
+pub(crate) fn forge(log: &str) {
     let path = Path::new(log);
     let mut forged: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     for sample in forged["samples"].as_array_mut().unwrap().iter_mut().filter(|sample| sample["id"] == "wrong") {

@@ -624,11 +624,21 @@ fn a_starved_guest_does_not_turn_a_timeout_into_a_dead_sandbox() {
         // Nothing bounds processes here: such a bomb would be the machine's.
         return;
     }
+    timeout_of_fork_bombs("", &FORK_BOMBS);
+}
+
+/// Processes that double, and the same with a session for each.
+pub(crate) const FORK_BOMBS: [&str; 2] =
+    ["while (1) { fork }", "use POSIX; while (1) { if (!fork) { POSIX::setsid } }"];
+
+/// Fork bombs end by their timeout, with these lines about the engine in their document.
+pub(crate) fn timeout_of_fork_bombs(engine: &str, bombs: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let document = directory.path().join("slow.yaml");
     // A tenth of a processor for 300 processes that never wait: as slow as a machine gets.
-    std::fs::write(&document, "profile: T0.H1.N2\nlimits: {cpu: 0.1, pids: 300, memory: 512MiB}\n").unwrap();
-    for bomb in ["while (1) { fork }", "use POSIX; while (1) { if (!fork) { POSIX::setsid } }"] {
+    let text = format!("profile: T0.H1.N2\n{engine}limits: {{cpu: 0.1, pids: 300, memory: 512MiB}}\n");
+    std::fs::write(&document, text).unwrap();
+    for bomb in bombs {
         let start = Instant::now();
         let arguments = ["--profile", document.to_str().unwrap(), "--timeout", "2s", "--", "perl", "-e", bomb];
         let (code, _, err) = run(&arguments, "");

@@ -70,6 +70,33 @@ fn wish(text: &str) -> Value {
     json!({"profile": "T0.H1.N2", "compose": {"text": text, "directory": "/tmp"}})
 }
 
+/// Documents that ask for what only the operator grants.
+#[test]
+fn a_request_for_containers_grants_neither_the_full_network_nor_writable_mounts() {
+    let _alone = alone();
+    let place = tempfile::tempdir().unwrap();
+    let head = "approval: ci\nsandbox: docker\nimage: ringfence/static\njustification: trust me\n";
+    let mount = format!("{head}profile: T0.H1.N2\nmounts: ['{}:/out:rw']\n", place.path().display());
+    let wishes = [
+        (json!({"document": format!("{head}profile: T0.H1.N0\n")}), "operator.full_network"),
+        (json!({"document": mount, "origin": "my.yaml"}), "operator.writable_mounts"),
+    ];
+    let server = Server::socket(&[]);
+    for (wish, control) in &wishes {
+        let refused = server.post("/v1/sandboxes", wish).problem(422, "refused");
+        assert!(refused["unmet"].to_string().contains(control), "{refused}");
+    }
+    assert_eq!(server.get("/v1/sandboxes").ok(200), json!({"sandboxes": []}));
+    drop(server);
+    // The operator who starts the server can grant them.
+    let server = Server::socket(&["--allow-full-network", "--allow-writable-mounts"]);
+    for (wish, _) in &wishes {
+        let made = server.post("/v1/sandboxes", wish).ok(201);
+        server.request("DELETE", &format!("/v1/sandboxes/{}", made["id"].as_str().unwrap()), b"").ok(204);
+    }
+    nothing_is_left();
+}
+
 #[test]
 fn services_are_started_addressed_and_ended() {
     let _alone = alone();

@@ -5,6 +5,7 @@
 mod daemon;
 mod elsewhere;
 mod evaluations;
+mod grants;
 mod leftovers;
 mod logins;
 mod runs;

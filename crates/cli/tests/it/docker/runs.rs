@@ -1,11 +1,14 @@
 //! `ringfence run --provider docker`: what a command finds, and what is proven.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::common::{self, evaluation::write};
 use crate::docker::daemon::{DEBIAN, PLAIN, STATIC, among, docker, run};
+use crate::docker::grants::engine;
+use crate::run::FORK_BOMBS;
 
 #[test]
 fn a_command_runs_with_its_own_exit_code_and_streams() {
@@ -17,6 +20,24 @@ fn a_command_runs_with_its_own_exit_code_and_streams() {
     assert_eq!(run(place.path(), DEBIAN, &[], &["/no/such/program"]).0, 127);
     let (code, _, err) = run(place.path(), DEBIAN, &["--timeout", "1"], &["sleep", "60"]);
     assert_eq!(code, 124, "{err}");
+}
+
+#[test]
+fn a_full_standard_output_and_a_fork_bomb_end_with_their_own_codes() {
+    let _among = among();
+    let place = tempfile::tempdir().unwrap();
+    let spam = "while :; do echo x; echo y >&2; done";
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = common::command(place.path());
+    command.args(["run", "--provider", "docker", "--pull", "never", "--image", DEBIAN, "--", "sh", "-c", spam]);
+    let output = command.stdin(Stdio::null()).stdout(full()).stderr(Stdio::piped()).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    assert!(err.contains("cannot write to standard output") && err.contains("No space left"), "{err}");
+    // Nothing can be said, so the code alone must.
+    let output = command.stdout(Stdio::piped()).stderr(full()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    crate::run::timeout_of_fork_bombs(&engine(), &FORK_BOMBS[1..]);
 }
 
 #[test]
