@@ -161,13 +161,13 @@ pub(crate) async fn score_all(
     let scripted = scripted(&shared.task);
     let mut scene: Option<Snapshot> = None;
     let mut kept: Option<Place> = None;
-    // Why there is nothing left to judge, where the agent made it impossible to keep or to copy its files.
-    let mut lost: Option<String> = None;
+    // The score where there is nothing left to judge: the agent made it impossible to keep or to copy its files.
+    let mut lost: Option<Score> = None;
     if let (Some(places), Some(place)) = (&shared.places, place) {
         if scripted && !failed && places.has_snapshots() {
             match places.freeze(place, journal).await {
                 Ok(snapshot) => scene = Some(snapshot),
-                Err(error) if error.is_of_agent() => lost = Some(chain(&error)),
+                Err(error) if error.is_of_agent() => lost = Some(score::lost(state, &chain(&error))),
                 Err(error) => return Err(text(error).into()),
             }
         } else if scripted && !failed && places.clears_up() {
@@ -177,8 +177,11 @@ pub(crate) async fn score_all(
             };
             match places.stage(place, name, declared, journal).await {
                 Ok(place) => kept = Some(place),
-                Err(error) if error.is_of_agent() => lost = Some(chain(&error)),
-                Err(error) => return Err(text(error).into()),
+                Err(error) if error.is_of_agent() => lost = Some(score::lost(state, &chain(&error))),
+                Err(error) => match places.stop(&error) {
+                    Stop::Blocked(why) => lost = Some(score::blocked(state, &why)),
+                    stop => return Err(stop),
+                },
             }
         } else {
             places.leave(place, journal).await;
@@ -201,8 +204,8 @@ pub(crate) async fn score_all(
     };
     for (scorer, scorer_name) in shared.task.scorers.iter().zip(&shared.scorers) {
         let _span = journal.span("scorer", scorer_name);
-        let unjudged = lost.as_deref().filter(|_| matches!(scorer, Scorer::Script { .. }));
-        let known = score::by_words(scorer, sample, state).or_else(|| unjudged.map(|why| score::lost(state, why)));
+        let unjudged = lost.as_ref().filter(|_| matches!(scorer, Scorer::Script { .. }));
+        let known = score::by_words(scorer, sample, state).or_else(|| unjudged.cloned());
         let score = match (scorer, known, &shared.places) {
             (_, Some(score), _) => score,
             (Scorer::Script { script, timeout }, None, Some(places)) => {
@@ -232,7 +235,7 @@ pub(crate) async fn score_all(
                             Ok(true) => kept = Some(place),
                             Err(error) if !error.is_of_agent() => return Err(text(error).into()),
                             left => {
-                                lost = left.err().map(|error| chain(&error));
+                                lost = left.err().map(|error| score::lost(state, &chain(&error)));
                                 places.leave(place, journal).await;
                             }
                         }

@@ -184,6 +184,11 @@ fn what_a_task_puts_among_the_programs_is_the_scorers() {
 
 #[test]
 fn what_the_agent_makes_impossible_to_judge_is_wrong_and_counts() {
+    impossible_to_judge("", 5);
+}
+
+/// Samples that their script cannot judge, with these lines about the engine in their task.
+pub(crate) fn impossible_to_judge(engine: &str, timeout: u32) {
     let place = tempfile::tempdir().unwrap();
     let script = "test \"$(cat /srv/answer)\" = right; test ! -e /srv/run || sh /srv/run; test \"$ANSWER\" = done";
     let huge = "x".repeat(200_000);
@@ -197,8 +202,8 @@ fn what_the_agent_makes_impossible_to_judge_is_wrong_and_counts() {
         ("long", "echo right > /srv/answer", huge.as_str()),
         ("endless", "echo right > /srv/answer; echo 'exec sleep 600' > /srv/run", "done"),
     ];
-    let scorer = json!({"kind": "script", "script": script, "timeout": 5});
-    let text = task(&samples, &scorer, "limits: {time: 2m}\n");
+    let scorer = json!({"kind": "script", "script": script, "timeout": timeout});
+    let text = task(&samples, &scorer, &format!("{engine}limits: {{time: 2m}}\n"));
     let (code, result, err) = ended(place.path(), &[&write(place.path(), "task.yaml", &text)]);
     assert_eq!((code, &result["failed"]), (0, &json!(0)), "{err} {result}");
     about(accuracy(&result), 1.0 / 8.0, &result);
@@ -455,14 +460,19 @@ fn a_process_that_the_kernel_takes_long_to_end_harms_no_other_sample() {
 
 #[test]
 fn a_socket_of_the_host_that_appears_in_a_writable_mount_is_not_reached_and_its_samples_count() {
+    host_socket_in_a_mount("");
+}
+
+/// A socket of the host in a writable mount, with these lines about the engine in the task.
+pub(crate) fn host_socket_in_a_mount(engine: &str) {
     let place = tempfile::tempdir().unwrap();
     let (out, mounts) = shared_directory(place.path());
     let wait = "touch /out/begun; while [ ! -e /out/go ]; do sleep 0.02; done";
     let call = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/out/host\")' && touch /out/reached";
     let samples = [("one", wait, "done"), ("two", call, "done"), ("three", call, "done")];
     let scorer = json!([{"kind": "includes"}, {"kind": "script", "script": "true"}]);
-    let task =
-        write(place.path(), "task.yaml", &task(&samples, &scorer, &format!("limits: {{tool_timeout: 60}}\n{mounts}")));
+    let more = format!("{engine}limits: {{tool_timeout: 60}}\n{mounts}");
+    let task = write(place.path(), "task.yaml", &task(&samples, &scorer, &more));
     let listener = std::thread::spawn(move || {
         let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
         while !out.join("begun").exists() && std::time::Instant::now() < deadline {
@@ -511,12 +521,17 @@ fn closed_sockets_and_directories_in_a_writable_mount_are_looked_at() {
 
 #[test]
 fn directories_too_deep_to_be_searched_in_a_writable_mount_count_as_wrong() {
+    too_deep_in_a_mount("");
+}
+
+/// A writable mount that cannot be searched, with these lines about the engine in the task.
+pub(crate) fn too_deep_in_a_mount(engine: &str) {
     let place = tempfile::tempdir().unwrap();
     let (_, mounts) = shared_directory(place.path());
     let dig = "cd /out; for i in $(seq 140); do mkdir d; cd d; done";
     let samples = [("one", dig, "done"), ("two", "true", "done")];
     let scorer = json!({"kind": "script", "script": "true"});
-    let task = write(place.path(), "task.yaml", &task(&samples, &scorer, &mounts));
+    let task = write(place.path(), "task.yaml", &task(&samples, &scorer, &format!("{engine}{mounts}")));
     let (code, result, err) = ended(place.path(), &[&task, "--allow-writable-mounts", "--max-samples", "1"]);
     assert_eq!((code, &result["failed"]), (0, &json!(0)), "{err} {result}");
     let log = dump(place.path(), result["log"].as_str().unwrap());

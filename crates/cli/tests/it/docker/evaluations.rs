@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::common::evaluation::{dump, ended, write};
 use crate::common::planted::{FILL_MEMORY, PLANT, SLOW_TO_END, TRY_ALL, works};
 use crate::docker::daemon::{DEBIAN, alone, among, docker, exec_to_the_end, gone};
+use crate::docker::grants::engine;
 
 #[test]
 fn a_phase_leaves_no_process_behind() {
@@ -200,25 +201,23 @@ fn the_scorers_home_and_working_directory_are_not_the_agents() {
 
 #[test]
 fn what_the_agent_makes_impossible_to_judge_is_wrong_and_counts() {
-    let _alone = alone();
-    for (command, answer, script, reason) in [
-        ("mkfifo /srv/answer", "done", "cat /srv/answer", Some("scorer_timeout")),
-        ("true", "do\0ne", "test \"$ANSWER\" = done", None),
-        // Deeper than any tree that is carried to the scorer.
-        (
-            "cd /srv; python3 -c 'import os\nfor _ in range(600): os.mkdir(\"d\"); os.chdir(\"d\")'",
-            "done",
-            "true",
-            Some("scorer_blocked"),
-        ),
-    ] {
-        let (code, score, err) = judged(command, answer, script);
-        assert_eq!(
-            (code, score["value"].as_str(), score["reason"].as_str()),
-            (0, Some("I"), reason),
-            "{command}: {err}"
-        );
-    }
+    let _among = among();
+    crate::scorer::impossible_to_judge(&engine(), 10);
+    // Deeper than any tree that is carried to the scorer.
+    let dig = "cd /srv; python3 -c 'import os\nfor _ in range(600): os.mkdir(\"d\"); os.chdir(\"d\")'";
+    let (code, score, err) = judged(dig, "done", "true");
+    assert_eq!(
+        (code, score["value"].as_str(), score["reason"].as_str()),
+        (0, Some("I"), Some("scorer_blocked")),
+        "{err}"
+    );
+}
+
+#[test]
+fn what_appears_in_a_writable_mount_counts_as_wrong() {
+    let _among = among();
+    crate::scorer::too_deep_in_a_mount(&engine());
+    crate::scorer::host_socket_in_a_mount(&engine());
 }
 
 #[test]
