@@ -5,10 +5,10 @@
 use crate::common::{command, create, exec, sh};
 use sandbox::Outcome;
 
-/// The image is the host's own: the lane installs what is missing there.
+/// The embedded engine's image is the host's own: the lane installs what is missing there. A container's is the lane's Debian.
 async fn needs(sandbox: &sandbox::Sandbox, program: &str) {
     let found = sh(sandbox, &format!("command -v {program} || true")).await;
-    assert!(!found.is_empty(), "{program} is not installed in /usr/bin: `./test.sh sandbox` installs it");
+    assert!(!found.is_empty(), "the image has no {program}: `./test.sh sandbox` installs it in the host's /usr/bin");
 }
 
 /// Runs a Python program; it must print `ok` last.
