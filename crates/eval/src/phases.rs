@@ -138,13 +138,37 @@ fn script_time(shared: &Shared, stated: u64) -> Duration {
 /// the score phase's sandbox where the provider cannot keep them. A script that
 /// takes longer is ended by its own time, and is a wrong answer; what takes longer than all of them is an error.
 pub(crate) fn judging_time(shared: &Shared) -> Duration {
+    let is_staged = shared.places.as_ref().is_some_and(Places::clears_up);
+    let staging = if is_staged { STAGE_TIMEOUT + TIDYING_UP } else { Duration::ZERO };
     let scripts = shared.task.scorers.iter().map(|scorer| match scorer {
-        Scorer::Script { timeout, .. } => script_time(shared, *timeout) + TIDYING_UP,
+        Scorer::Script { timeout, .. } => script_time(shared, *timeout) + TIDYING_UP + staging,
         _ => Duration::ZERO,
     });
-    let is_staged = scripted(&shared.task) && shared.places.as_ref().is_some_and(Places::clears_up);
-    let staging = if is_staged { STAGE_TIMEOUT + TIDYING_UP } else { Duration::ZERO };
-    Duration::from_millis(shared.plan.limits.time.amount.0) + scripts.sum::<Duration>() + staging
+    Duration::from_millis(shared.plan.limits.time.amount.0) + scripts.sum::<Duration>()
+}
+
+/// Moves the agent's data to a new sandbox with the programs of before, where files cannot be kept. Else the score of a sample whose
+/// data cannot be moved, if the agent can have caused that.
+async fn stage(
+    places: &Places,
+    place: Place,
+    name: &str,
+    system: &System,
+    state: &State,
+    journal: &Journal,
+) -> Result<Result<Place, Score>, Stop> {
+    let declared = match system {
+        System::Before { declared, .. } => declared.as_slice(),
+        System::AsLeft => &[],
+    };
+    match places.stage(place, name, declared, journal).await {
+        Ok(place) => Ok(Ok(place)),
+        Err(error) if error.is_of_agent() => Ok(Err(score::lost(state, &chain(&error)))),
+        Err(error) => match places.stop(&error) {
+            Stop::Blocked(why) => Ok(Err(score::blocked(state, &why))),
+            stop => Err(stop),
+        },
+    }
 }
 
 /// The score phase. A sample that failed is not judged; its place is left all the same.
@@ -171,22 +195,15 @@ pub(crate) async fn score_all(
                 Err(error) => return Err(text(error).into()),
             }
         } else if scripted && !failed && places.clears_up() {
-            let declared = match &system {
-                System::Before { declared, .. } => declared.as_slice(),
-                System::AsLeft => &[],
-            };
-            match places.stage(place, name, declared, journal).await {
+            match stage(places, place, name, &system, state, journal).await? {
                 Ok(place) => kept = Some(place),
-                Err(error) if error.is_of_agent() => lost = Some(score::lost(state, &chain(&error))),
-                Err(error) => match places.stop(&error) {
-                    Stop::Blocked(why) => lost = Some(score::blocked(state, &why)),
-                    stop => return Err(stop),
-                },
+                Err(score) => lost = Some(score),
             }
         } else {
             places.leave(place, journal).await;
         }
     }
+    let mut is_used = false;
     let mut scores = BTreeMap::new();
     if failed {
         return Ok(scores);
@@ -205,7 +222,16 @@ pub(crate) async fn score_all(
     for (scorer, scorer_name) in shared.task.scorers.iter().zip(&shared.scorers) {
         let _span = journal.span("scorer", scorer_name);
         let unjudged = lost.as_ref().filter(|_| matches!(scorer, Scorer::Script { .. }));
-        let known = score::by_words(scorer, sample, state).or_else(|| unjudged.cloned());
+        let mut known = score::by_words(scorer, sample, state).or_else(|| unjudged.cloned());
+        if let (Scorer::Script { .. }, None, Some(places)) = (scorer, &known, &shared.places)
+            && let Some(place) = kept.take_if(|_| is_used)
+        {
+            // The agent's code, which an earlier script may have run, could have changed its programs.
+            match stage(places, place, name, &system, state, journal).await? {
+                Ok(place) => kept = Some(place),
+                Err(score) => known = Some(lost.insert(score).clone()),
+            }
+        }
         let score = match (scorer, known, &shared.places) {
             (_, Some(score), _) => score,
             (Scorer::Script { script, timeout }, None, Some(places)) => {
@@ -224,20 +250,11 @@ pub(crate) async fn score_all(
                             Err(Gone::Failed(why)) => Err(why),
                             Err(of_agent) => Ok(score::killed(state, &of_agent)),
                         };
-                        let cleared = match &judged {
-                            // For the next scorer: it sees the same files, and nothing that this one left running.
-                            Ok(_) if places.clears_up() => {
-                                places.clear(&mut place, Phase::Score, journal).await.map(|()| true)
-                            }
-                            _ => Ok(false),
-                        };
-                        match cleared {
-                            Ok(true) => kept = Some(place),
-                            Err(error) if !error.is_of_agent() => return Err(text(error).into()),
-                            left => {
-                                lost = left.err().map(|error| score::lost(state, &chain(&error)));
-                                places.leave(place, journal).await;
-                            }
+                        if judged.is_ok() && places.clears_up() {
+                            kept = Some(place);
+                            is_used = true;
+                        } else {
+                            places.leave(place, journal).await;
                         }
                         judged?
                     }

@@ -344,8 +344,8 @@ impl Places {
         Ok(())
     }
 
-    /// Ends the agent's phase where files cannot be kept: a new sandbox gets the agent's data, and programs and settings from
-    /// before the agent; the agent's sandbox is ended. On an error both are.
+    /// Ends the agent's phase, or a score script, where files cannot be kept: a new sandbox gets the data that it left, and programs
+    /// and settings from before the agent; the old sandbox is ended. On an error both are.
     pub(crate) async fn stage(
         &self,
         mut place: Place,
@@ -372,13 +372,12 @@ impl Places {
     ) -> Result<(), PlaceError> {
         self.clear(place, Phase::Score, journal).await?;
         let (shared, most) = (self.shared(), self.most_files());
-        let mut prepared = place.prepared.take();
         let (fresh, capture) = match (&self.kind, &place.services) {
             (Kind::Made(engine), _) => engine.pool.claim().await?,
             (Kind::Stacked(stacked), Some(running)) => stacked.stack.another_default(running, sample).await?,
             _ => return Err(PlaceError::NotBuilt(self.plan.provider)),
         };
-        if let Some(changes) = &mut prepared {
+        if let Some(changes) = &mut place.prepared {
             fresh.take_system(changes).await?;
         }
         let taken = fresh.take_data(&place.sandbox, declared, &shared, most);

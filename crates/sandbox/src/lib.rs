@@ -38,8 +38,8 @@ pub use jail::{Confined as ConfinedProcess, confine as confine_process};
 pub use local::{start_local, start_local_by};
 pub use maker::{Bounds, Kind, Maker, Pending, Variant};
 pub use mounts::{
-    ContextPart, MountSource, SecretMounts, check_build_directory, check_directory_image, check_image_beside, check_mounts,
-    check_nesting, open_mounts,
+    ContextPart, MountSource, SecretMounts, check_build_directory, check_directory_image, check_image_beside,
+    check_mounts, check_nesting, open_mounts,
 };
 pub use operation::{Event, Input, Running};
 pub use pool::Pool;

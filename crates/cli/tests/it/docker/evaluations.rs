@@ -112,6 +112,23 @@ fn a_shell_that_the_agent_replaced_does_not_run_the_score_script() {
     assert_eq!((code, score["value"].as_str()), (0, Some("C")), "{err} {score}");
 }
 
+/// Score scripts run the agent's code, as root of their container. What it does to programs there ends with that script.
+#[test]
+fn what_one_score_script_runs_decides_nothing_in_the_next() {
+    let _among = among();
+    let plant = "echo 'echo left > /srv/left; cp --remove-destination /usr/bin/true /usr/bin/sh' > /srv/run";
+    let run = "sh /srv/run; sh -c 'exit 3' || exit 1; exit 2";
+    let scorers = json!([
+        {"kind": "script", "script": run},
+        {"kind": "script", "script": "test \"$(cat /srv/left)\" = left; sh /srv/run; echo 0.25"},
+        {"kind": "script", "script": "exit 1"},
+    ]);
+    let (code, sample, err) = judged_with(&[plant], "done", &scorers, ("", ""));
+    assert_eq!((code, &sample["error"]), (0, &Value::Null), "{err}");
+    let values: Vec<&Value> = sample["scores"].as_object().unwrap().values().map(|score| &score["value"]).collect();
+    assert_eq!(values, [&json!("I"), &json!(0.25), &json!("I")], "{}", sample["scores"]);
+}
+
 /// Data is as the agent left it; programs, settings and names in `/` are as setup left them.
 #[test]
 fn the_scorers_container_has_the_agents_data_and_the_tasks_programs() {
@@ -263,7 +280,7 @@ dataset:
     assert_eq!(samples.len(), count);
     let refused = |sample: &&Value| sample["messages"].to_string().contains("refused");
     assert_eq!(samples.iter().filter(refused).count(), count);
-    crate::docker::daemon::gone(Duration::from_mins(1));
+    gone(Duration::from_mins(1));
 }
 
 /// Waits, at most four minutes, until so many of ours run, and lets them go on, a few at a time; returns how many ran.
