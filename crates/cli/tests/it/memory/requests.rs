@@ -21,8 +21,8 @@ fn a_body_of_millions_of_values_is_refused() {
     let most = status_bytes(pid, "VmPeak:").unwrap() + ALLOWED;
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     prlimit(Some(Pid::from_child(&server.child)), Resource::As, limit).unwrap();
-    let labels: String = (0..330_000).map(|number| format!("\"{number}\":\"\",")).collect();
-    let labels = format!("{{\"profile\":\"T0.H1.N2\",\"labels\":{{{labels}\"a\":\"\"}}}}");
+    let labels: Vec<String> = (0..330_000).map(|number| format!("\"{number}\":\"\"")).collect();
+    let labels = format!("{{\"profile\":\"T0.H1.N2\",\"labels\":{{{}}}}}", labels.join(","));
     let bodies = ["[],", "{\"\":0},", "0,"].map(values);
     let within = |body: &String| format!("{{\"profile\":\"T0.H1.N2\",\"x\":{body}}}");
     for body in bodies.iter().map(within).chain(bodies.iter().cloned()).chain([labels]) {
