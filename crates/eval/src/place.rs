@@ -392,12 +392,12 @@ impl Places {
             self.note_leftover(leftover.as_ref(), journal);
             return Ok(());
         }
-        let served = self.serve(Phase::Score, sample, Some(capture), journal).await?;
         let old = std::mem::replace(&mut place.sandbox, fresh);
-        let old_served = std::mem::replace(&mut place.served, served);
         let stopped = old.stop().await;
-        self.leave_network(old_served, journal).await;
+        // Before the next one is served: records are known by the phase's name.
+        self.leave_network(place.served.take(), journal).await;
         self.note_leftover(stopped.err().as_ref(), journal);
+        place.served = self.serve(Phase::Score, sample, Some(capture), journal).await?;
         Ok(())
     }
 

@@ -190,14 +190,13 @@ fn an_agent_that_has_its_guest_killed_for_memory_counts_as_wrong() {
 fn a_score_script_that_has_its_guest_killed_for_memory_counts_as_wrong() {
     let _among = among();
     let plant = format!("cat > /srv/run <<'END'\n{}\nEND\n", FILL_MEMORY.replace("DIRECTORY", "/dev/shm"));
-    // Scripts share one container: the next one finds the memory full.
     let script = json!({"kind": "script", "script": "sh /srv/run; exit 1", "timeout": 10});
     let was_killed = (0..5).any(|_| {
         let limits = ("limits: {memory: 32MiB}\n", "");
-        let (code, sample, err) = judged_with(&[&plant], "done", &json!([script, script, script]), limits);
+        let (code, sample, err) = judged_with(&[&plant], "done", &json!([script, script]), limits);
         assert_eq!((code, &sample["error"]), (0, &Value::Null), "{err}");
         let scores = sample["scores"].as_object().unwrap();
-        assert!(scores.len() == 3 && scores.values().all(|score| score["value"] == "I"), "{scores:?}");
+        assert!(scores.len() == 2 && scores.values().all(|score| score["value"] == "I"), "{scores:?}");
         let explains = |score: &Value| score["explanation"].to_string().contains("its guest was killed");
         scores.values().any(|score| explains(score) && score["reason"].as_str().unwrap().starts_with("scorer_"))
     });
