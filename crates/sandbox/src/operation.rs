@@ -91,6 +91,11 @@ impl Input {
         Ok(())
     }
 
+    /// Gives the command's terminal a new size, before input that is written later.
+    pub fn resize(&self, size: WindowSize) {
+        self.shared.send(Host::Resize { id: self.id, size });
+    }
+
     /// Ends the input.
     pub async fn end(&self) {
         // In turn with the data before it. If it cannot be sent, there is no command either.

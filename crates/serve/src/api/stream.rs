@@ -100,11 +100,11 @@ async fn serve(app: Arc<App>, held: Using, mut socket: WebSocket) {
             let (sink, source) = socket.split();
             let (orders, taken) = mpsc::channel(8);
             let (chunks, fed) = mpsc::channel(BACKLOG);
-            let input = running.input();
+            let (input, terminal) = (running.input(), running.input());
             let (mut sink, last) = tokio::select! {
                 told = tell(running, sink, taken) => told,
                 // The client is gone: dropping the command ends its tree.
-                () = hear(source, chunks, orders) => return,
+                () = hear(source, &terminal, chunks, orders) => return,
                 never = feed(input, fed) => match never {},
             };
             let Some(last) = last else { return };
@@ -163,9 +163,6 @@ async fn tell(
                 if order.signal.is_some() {
                     running.kill();
                 }
-                if let Some(size) = order.resize {
-                    running.resize(size.into());
-                }
                 continue;
             }
             _ = beat.tick() => {
@@ -207,7 +204,12 @@ async fn feed(input: Input, mut chunks: mpsc::Receiver<Bytes>) -> Infallible {
 }
 
 /// Hears what the client says, until it is gone or says what cannot be understood.
-async fn hear(mut source: SplitStream<WebSocket>, chunks: mpsc::Sender<Bytes>, orders: mpsc::Sender<Order>) {
+async fn hear(
+    mut source: SplitStream<WebSocket>,
+    terminal: &Input,
+    chunks: mpsc::Sender<Bytes>,
+    orders: mpsc::Sender<Order>,
+) {
     while let Some(Ok(message)) = source.next().await {
         match message {
             Message::Binary(bytes) => {
@@ -221,6 +223,10 @@ async fn hear(mut source: SplitStream<WebSocket>, chunks: mpsc::Sender<Bytes>, o
                 let Ok(order) = parse::<Order>(text.as_bytes()) else { return };
                 if order.signal.as_deref().is_some_and(|signal| !matches!(signal, "KILL" | "TERM")) {
                     return;
+                }
+                // At once: input that the client sends after it must find the new size.
+                if let Some(size) = order.resize {
+                    terminal.resize(size.into());
                 }
                 if orders.send(order).await.is_err() {
                     return;
