@@ -44,6 +44,10 @@ async fn kill_zygote() {
 async fn kill_keeper_kills_its_own_tree_only() {
     let sandbox = create().await;
     let other = sandbox.start(command(&["sleep", "1000"])).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while sh(&sandbox, "pgrep -fc '^sleep 1000' || true").await != "1" {
+        assert!(Instant::now() < deadline, "the other command does not begin");
+    }
     let completed =
         exec(&sandbox, command(&["sh", "-c", "setsid sleep 777 & kill -9 $PPID; sleep 5; echo still"])).await.unwrap();
     assert_eq!(completed.outcome, Outcome::Signalled(9));
