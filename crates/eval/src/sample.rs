@@ -308,7 +308,7 @@ async fn live(
     let failed = matches!(stop, Some(Stop::Failed(_) | Stop::Run(_) | Stop::Blocked(_)));
     // Programs, settings and the root directory are those from before the agent: it cannot judge itself.
     let system = System::Before { snapshot: prepared, declared: declared(shared, sample) };
-    let judging = score_all(shared, (sample, epoch), &name, state, journal, (place, system), failed);
+    let judging = Box::pin(score_all(shared, (sample, epoch), &name, state, journal, (place, system), failed));
     // What has failed is only tidied up.
     let time = judging_time(shared);
     let judged = tokio::select! {

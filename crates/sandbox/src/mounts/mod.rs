@@ -92,7 +92,7 @@ pub fn check_image_beside(image: &Image, mounts: &[Mount]) -> Result<(), StartEr
         if directory.starts_with(source) || source.starts_with(directory) {
             let why =
                 format!("it shares files with the image dir:{}: what is inside could change it", directory.display());
-            let hint = Some("mount it read-only, or keep the image elsewhere".into());
+            let hint = Some("mount it read-only, or keep the image elsewhere");
             return Err(StartError::Mount { path: mount.source.clone(), why, hint });
         }
     }
