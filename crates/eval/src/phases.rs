@@ -20,6 +20,8 @@ use crate::task::{FileContent, HostFile, Sample, Scorer, of_service};
 const SETUP: Duration = Duration::from_mins(5);
 /// What a script's sandbox may take to be made and ended, beside the script itself.
 const TIDYING_UP: Duration = Duration::from_secs(30);
+/// The most time for ending a sandbox where a daemon does it: its agent can make that slow.
+const ENDING: Duration = Duration::from_mins(1);
 /// The most that is kept of what a setup script says.
 const SAID: usize = 64 << 10;
 
@@ -139,7 +141,7 @@ fn script_time(shared: &Shared, stated: u64) -> Duration {
 /// takes longer is ended by its own time, and is a wrong answer; what takes longer than all of them is an error.
 pub(crate) fn judging_time(shared: &Shared) -> Duration {
     let is_staged = shared.places.as_ref().is_some_and(Places::clears_up);
-    let staging = if is_staged { STAGE_TIMEOUT + TIDYING_UP } else { Duration::ZERO };
+    let staging = if is_staged { STAGE_TIMEOUT + 2 * ENDING } else { Duration::ZERO };
     let scripts = shared.task.scorers.iter().map(|scorer| match scorer {
         Scorer::Script { timeout, .. } => script_time(shared, *timeout) + TIDYING_UP + staging,
         _ => Duration::ZERO,

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use log::event::Score;
-use sandbox::{Exec, Outcome, Overflow, Sandbox, SessionError, User};
+use sandbox::{Exec, FailureKind, Outcome, Overflow, Sandbox, SessionError, User};
 use serde_json::{Map, Value};
 
 use super::room::{NoRoom, Room};
@@ -99,6 +99,10 @@ pub(crate) async fn by_script(
         Err(error @ SessionError::Unresponsive(_)) => {
             let reason = if began.elapsed() >= timeout { reason::TIMEOUT } else { reason::BLOCKED };
             return Ok(wrong(reason, error.to_string()));
+        }
+        // Memory or descriptors that the agent's files took.
+        Err(SessionError::Failed { kind: FailureKind::Exhausted, message }) => {
+            return Ok(wrong(reason::BLOCKED, message));
         }
         Err(error) => return gone(sandbox, error, state).await,
     };
