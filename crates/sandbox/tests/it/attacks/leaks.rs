@@ -1,8 +1,8 @@
 //! What a sandbox must not know of the host: descriptors, paths, environment, files.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with};
 use sandbox::{Attempt, Attempted, Exec, LocalAddress, Outcome, Request, SecretMounts, SessionError, Tried, User};
 
 use crate::common::{command, create, create_as, create_with_mount, engine, is_docker, perl, request, sh};
@@ -131,7 +131,7 @@ async fn mount_source_socket() {
     let path = directory.path().join("deep/daemon");
     for kind in [SocketType::STREAM, SocketType::DGRAM, SocketType::SEQPACKET] {
         for writable in [false, true] {
-            let daemon = socket(AddressFamily::UNIX, kind, None).unwrap();
+            let daemon = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
             bind(&daemon, &SocketAddrUnix::new(&path).unwrap()).unwrap();
             // Bound is enough: it may listen later.
             let refused = create_as(Request { mounts: mounts(writable), ..request() }).await;
@@ -150,7 +150,14 @@ async fn mount_source_socket() {
             drop(daemon);
             // Once its process has closed it, it leads nowhere. The plan of a run refuses it all the same.
             assert!(sandbox::check_mounts(&mounts(writable), SecretMounts::Refused).is_err());
-            let sandbox = create_as(Request { mounts: mounts(writable), ..request() }).await.unwrap();
+            // Another test's process that is being started holds a copy until its exec.
+            let deadline = Instant::now() + Duration::from_secs(10);
+            let sandbox = loop {
+                match create_as(Request { mounts: mounts(writable), ..request() }).await {
+                    Err(sandbox::StartError::MountContents { .. }) if Instant::now() < deadline => {}
+                    created => break created.unwrap(),
+                }
+            };
             let call = "perl -MIO::Socket::UNIX -e 'exit(IO::Socket::UNIX->new(Peer => q(/x/deep/daemon)) ? 1 : $!{ECONNREFUSED} ? 0 : 2)'";
             sh(&sandbox, call).await;
             sandbox.stop().await.unwrap();
