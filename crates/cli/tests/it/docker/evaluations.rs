@@ -134,15 +134,15 @@ fn what_one_score_script_runs_decides_nothing_in_the_next() {
 fn the_scorers_container_has_the_agents_data_and_the_tasks_programs() {
     let _among = among();
     let act = "echo answer > /srv/answer; rm /srv/given; echo evil > /usr/local/lib/check; echo evil > /etc/of-setup; echo evil > /etc/of-agent; \
-               rm -r /usr/local/bin; echo evil > /json.py; mkdir -p /node_modules /work; echo x > /node_modules/x; echo kept > /work/result; \
+               rm -r /usr/local/bin; echo evil > /json.py; mkdir -p /node_modules /job; echo x > /node_modules/x; echo kept > /job/result; \
                printf 'deep' > '/srv/a b'; ln -s /etc/passwd /srv/link; chmod 700 /srv";
     let script = "sh /usr/local/lib/check; test \"$(cat /etc/of-setup)\" = setup; test ! -e /etc/of-agent; test -x /usr/local/bin/tool; \
-                  test \"$(cat /srv/answer /work/result)\" = \"$(printf 'answer\\nkept')\"; test ! -e /srv/given; test ! -e /json.py; \
+                  test \"$(cat /srv/answer /job/result)\" = \"$(printf 'answer\\nkept')\"; test ! -e /srv/given; test ! -e /json.py; \
                   test ! -e /node_modules; test \"$(cat '/srv/a b')\" = deep; test \"$(readlink /srv/link)\" = /etc/passwd; \
                   test \"$(stat -c %a /srv)\" = 700; test -e /made-by-setup/x";
-    let sample = "files: {/usr/local/lib/check: 'test -e /srv/answer', /srv/given: x, /work/task: task}, \
+    let sample = "files: {/usr/local/lib/check: 'test -e /srv/answer', /srv/given: x, /job/task: task}, \
                   setup: 'echo setup > /etc/of-setup; cp /bin/true /usr/local/bin/tool; mkdir /made-by-setup; echo x > /made-by-setup/x', ";
-    let scorers = json!([{"kind": "script", "script": script}, {"kind": "script", "script": "test -e /work/result"}]);
+    let scorers = json!([{"kind": "script", "script": script}, {"kind": "script", "script": "test -e /job/result"}]);
     let (code, ended, err) = judged_with(&[act], "done", &scorers, ("", sample));
     assert_eq!(code, 0, "{err}");
     for (name, score) in ended["scores"].as_object().unwrap() {
