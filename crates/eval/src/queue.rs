@@ -1,26 +1,26 @@
-//! Time that a sample waits for its turn, and deadlines that do not count it.
+//! Time that a sample waits for a sandbox slot, and deadlines that exclude it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The shortest time between two looks at how long somebody has waited.
-const LOOK: Duration = Duration::from_millis(10);
+/// The shortest interval between two checks of the time waited.
+const SHORTEST_CHECK: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
 struct State {
-    /// All turns that came, or were given up.
+    /// Time spent in waits that are over.
     waited: Duration,
-    /// Since when a turn is waited for.
+    /// Start of the current wait.
     since: Option<Instant>,
 }
 
-/// How long one sample has waited for sandboxes of other samples to end; clones are the same.
+/// One sample's time of waiting for slots; clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue {
     state: Arc<Mutex<State>>,
 }
 
-/// A wait that goes on until this is dropped.
+/// Guard of the current wait; its end is the drop.
 struct Waiting<'a>(&'a Queue);
 
 impl Drop for Waiting<'_> {
@@ -33,27 +33,27 @@ impl Drop for Waiting<'_> {
 }
 
 impl Queue {
-    /// Waits for a turn. A sample waits for one at a time.
+    /// Waits for a slot. A sample has at most one wait at a time.
     pub(crate) async fn wait<T>(&self, turn: impl Future<Output = T>) -> T {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).since = Some(Instant::now());
         let _waiting = Waiting(self);
         turn.await
     }
 
-    /// How long was waited, with a wait that goes on.
+    /// Total time waited, including the current wait.
     pub(crate) fn waited(&self) -> Duration {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waited + state.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Does work within `limit`, in which waiting for a turn does not count; `None` if it takes longer.
+    /// Runs `work` within `limit`, which excludes waiting for slots; `None` if it takes longer.
     pub(crate) async fn within<T>(&self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
         let (begun, before) = (Instant::now(), self.waited());
         let mut work = std::pin::pin!(work);
         loop {
             let worked = begun.elapsed().saturating_sub(self.waited().saturating_sub(before));
             let left = limit.checked_sub(worked).filter(|left| !left.is_zero())?;
-            if let Ok(done) = tokio::time::timeout(left.max(LOOK), &mut work).await {
+            if let Ok(done) = tokio::time::timeout(left.max(SHORTEST_CHECK), &mut work).await {
                 return Some(done);
             }
         }

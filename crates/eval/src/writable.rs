@@ -22,7 +22,7 @@ pub struct Inputs {
 
 /// A directory whose content becomes an image.
 pub struct ImageDirectory {
-    /// Which.
+    /// Its path.
     pub path: PathBuf,
     /// Whether a path below it, and all below that, is not part of the image.
     pub leaves_out: Box<dyn Fn(&Path) -> bool>,

@@ -69,7 +69,7 @@ pub(crate) fn place() -> io::Result<PathBuf> {
     in_home(&home)
 }
 
-/// The place in a home. Nobody else may write to the directories above it: they could make something there first, or replace it.
+/// The directory in the user's home. No other user may write to the directories above it: one could create it first, or replace it.
 fn in_home(home: &Path) -> io::Result<PathBuf> {
     for above in home.canonicalize()?.ancestors().skip(1) {
         let metadata = fs::metadata(above)?;

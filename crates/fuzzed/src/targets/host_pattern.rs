@@ -1,4 +1,4 @@
-//! A host pattern or an allow rule prints to what it was, and is made of nothing but letters, digits, `-`, `.`.
+//! Printing and parsing a host pattern or an allow rule gives the same value; names consist of letters, digits, `-` and `.`.
 
 use profile::{AllowRule, HostName, HostPattern};
 

@@ -152,7 +152,7 @@ fn a_line_of_an_audit_chain_with_millions_of_values_is_refused() {
     assert!(format!("{out}{messages}").contains("line 1"), "{out}{messages}");
 }
 
-/// The log of an evaluation whose header, or finished sample, somebody filled with values.
+/// An evaluation's log with millions of values in its header, or in a finished sample.
 #[test]
 fn a_log_of_many_values_is_neither_gone_on_from_nor_judged_again_nor_dumped_in_much_memory() {
     let place = tempfile::tempdir().unwrap();
