@@ -395,10 +395,17 @@ fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) 
 }
 
 /// What is left after the limit is named, with what is in it.
+///
+/// A helper whose runner was killed can still be making a group when the others are gone: the groups must be absent
+/// for half a second of looks, not for one.
 fn wait_until_no_groups(text: &str, limit: Duration) {
     let deadline = Instant::now() + limit;
-    while Instant::now() < deadline && !groups(text).is_empty() {
+    let mut absent = Instant::now();
+    while Instant::now() < deadline && absent.elapsed() < Duration::from_millis(500) {
         std::thread::sleep(Duration::from_millis(10));
+        if !groups(text).is_empty() {
+            absent = Instant::now();
+        }
     }
     let left: Vec<(PathBuf, String)> = groups(text)
         .into_iter()
