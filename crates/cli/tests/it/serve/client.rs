@@ -273,6 +273,11 @@ pub(crate) enum Message {
 
 impl WebSocket {
     pub(crate) fn open(at: &At, path: &str) -> Self {
+        Self::try_open(at, path).unwrap()
+    }
+
+    /// An error is the head of an answer that is no upgrade.
+    pub(crate) fn try_open(at: &At, path: &str) -> Result<Self, String> {
         let key = STANDARD.encode([7; 16]);
         let more = [
             ("Connection", "Upgrade"),
@@ -288,8 +293,11 @@ impl WebSocket {
             stream.read_exact(&mut byte).unwrap();
             head.push(byte[0]);
         }
-        assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
-        Self(stream)
+        if head.starts_with(b"HTTP/1.1 101") {
+            Ok(Self(stream))
+        } else {
+            Err(String::from_utf8_lossy(&head).into_owned())
+        }
     }
 
     fn send(&mut self, opcode: u8, payload: &[u8]) {
