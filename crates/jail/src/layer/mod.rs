@@ -31,6 +31,8 @@ pub(crate) struct Stack {
     pub(crate) base: Vec<OwnedFd>,
     /// How their overlay marks a directory that hides what lies below it. The other spelling is anybody's to write.
     pub(crate) opaque: &'static str,
+    /// The owner that counts as 0: where a layer cannot be shown through a mapping, the first id of its sandbox.
+    pub(crate) first_id: u32,
 }
 
 /// What is kept of a file beside its content.
@@ -55,12 +57,12 @@ pub(crate) trait Sink {
 
 /// Hands every change of a stack to a sink, parents before what is in them.
 pub(crate) fn walk(stack: &Stack, sink: &mut dyn Sink) -> io::Result<()> {
-    let mut walk = Walk { sink, opaque: stack.opaque, seen: HashMap::new() };
+    let mut walk = Walk { sink, opaque: stack.opaque, first_id: stack.first_id, seen: HashMap::new() };
     let name = PathBuf::from(stack.place);
     if !stack.place.is_empty() {
         let top = stack.layers.first().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let stat = rustix::fs::fstat(top)?;
-        walk.sink.directory(&name, &attributes(&stat, Some(top))?, false)?;
+        walk.sink.directory(&name, &attributes(&stat, stack.first_id, Some(top))?, false)?;
     }
     walk.directory(&stack.layers, &stack.base, &name, 0)
 }
@@ -68,6 +70,7 @@ pub(crate) fn walk(stack: &Stack, sink: &mut dyn Sink) -> io::Result<()> {
 struct Walk<'a> {
     sink: &'a mut dyn Sink,
     opaque: &'static str,
+    first_id: u32,
     /// The first name of a file that has several.
     seen: HashMap<(u64, u64), PathBuf>,
 }
@@ -141,7 +144,7 @@ impl Walk<'_> {
                         break;
                     }
                 }
-                self.sink.directory(name, &attributes(stat, parts.first())?, opaque)?;
+                self.sink.directory(name, &attributes(stat, self.first_id, parts.first())?, opaque)?;
                 let below = if opaque { Vec::new() } else { parts_below(base, file, self.opaque)? };
                 self.directory(&parts, &below, name, depth + 1)
             }
@@ -155,13 +158,13 @@ impl Walk<'_> {
                 }
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let content = openat(layer, file, flags, Mode::empty())?;
-                self.sink.file(name, &attributes(stat, Some(&content))?, content.into())
+                self.sink.file(name, &attributes(stat, self.first_id, Some(&content))?, content.into())
             }
             FileType::Symlink => {
                 let target = readlinkat(layer, file, Vec::new())?;
-                self.sink.symlink(name, &attributes(stat, None)?, OsStr::from_bytes(target.to_bytes()))
+                self.sink.symlink(name, &attributes(stat, self.first_id, None)?, OsStr::from_bytes(target.to_bytes()))
             }
-            FileType::Fifo => self.sink.fifo(name, &attributes(stat, None)?),
+            FileType::Fifo => self.sink.fifo(name, &attributes(stat, self.first_id, None)?),
             // A socket is nothing without who listens; devices cannot be made.
             _ => Ok(()),
         }
@@ -200,11 +203,17 @@ fn is_opaque(directory: impl AsFd, mark: &str) -> bool {
     fgetxattr(&directory, mark, &mut value).is_ok_and(|length| length == 1 && value[0] == b'y')
 }
 
-fn attributes(stat: &Stat, file: Option<&OwnedFd>) -> io::Result<Attributes> {
+/// An id as the sandbox saw it: what is outside of its range was nobody's there.
+fn inner(id: u32, first: u32) -> u32 {
+    const NOBODY: u32 = 65_534;
+    if first == 0 { id } else { id.checked_sub(first).filter(|&id| id <= u32::from(u16::MAX)).unwrap_or(NOBODY) }
+}
+
+fn attributes(stat: &Stat, first_id: u32, file: Option<&OwnedFd>) -> io::Result<Attributes> {
     Ok(Attributes {
         mode: stat.st_mode & 0o7777,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
+        uid: inner(stat.st_uid, first_id),
+        gid: inner(stat.st_gid, first_id),
         mtime: (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0)),
         size: u64::try_from(stat.st_size).unwrap_or(0),
         extended: file.map(extended).transpose()?.unwrap_or_default(),

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use mutation::{Mutation, mutated};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, openat};
@@ -42,8 +43,17 @@ pub(super) struct Sandbox {
     pub(super) keeps_files: bool,
     /// While it is paused.
     pub(super) frozen: Option<Frozen>,
-    /// Held while the sandbox lives: nobody else on this machine uses its ids.
-    _range: Option<File>,
+    /// Nobody else on this machine uses its ids.
+    range: Rc<Range>,
+}
+
+/// Ids of the host that sandboxes have.
+#[derive(Debug)]
+pub(super) struct Range {
+    /// The host's id of their root.
+    pub(super) owner: u32,
+    /// Held while a sandbox has them, or a layer's files belong to them.
+    _lock: Option<File>,
 }
 
 /// Where the new root's mounts go, and the descriptors travel in packets of a few.
@@ -60,19 +70,20 @@ pub(super) struct Kind {
 pub(super) struct Blank {
     pub(super) kind: Kind,
     pub(super) sandbox: Sandbox,
-    owner: u32,
     orders: OwnedFd,
     userns: OwnedFd,
 }
 
-/// Begins a sandbox of this kind; `name` is part of the names of its groups.
-pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, Trouble> {
-    let (owner, range) = match &home.id_locks {
-        Some(locks) => {
+/// Begins a sandbox of this kind; `name` is part of the names of its groups. It has a range of ids of its own, unless it is to
+/// have the one that the layers below it belong to.
+pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str, range: Option<Rc<Range>>) -> Result<Blank, Trouble> {
+    let range = match (range, &home.id_locks) {
+        (Some(range), _) => range,
+        (None, Some(locks)) => {
             let (owner, lock) = reserve_range(locks, &mut home.id_ranges).during("reserving an id range")?;
-            (if mutated(Mutation::HostIds) { 0 } else { owner }, Some(lock))
+            Rc::new(Range { owner: if mutated(Mutation::HostIds) { 0 } else { owner }, _lock: Some(lock) })
         }
-        None => (0, None),
+        (None, None) => Rc::new(Range { owner: 0, _lock: None }),
     };
     let mut group = match (&home.parents, &kind.limits) {
         (Some(parents), Some(limits)) => Some(parents.make(name, limits).during("making the control group")?),
@@ -84,7 +95,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
     let born =
-        home.cradle.bear((kind.network, home.nodes), owner, &theirs, group.as_ref()).map_err(|error| {
+        home.cradle.bear((kind.network, home.nodes), range.owner, &theirs, group.as_ref()).map_err(|error| {
             match error.raw_os_error() {
                 Some(libc::EOWNERDEAD) => {
                     Trouble { step: "copying the cradle process, which was killed (start the run again)", error }
@@ -106,7 +117,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
         group.close_doors();
     }
     let mut sandbox =
-        Sandbox { pid, pidfd, group, writable: None, mounts: None, keeps_files: false, frozen: None, _range: range };
+        Sandbox { pid, pidfd, group, writable: None, mounts: None, keeps_files: false, frozen: None, range };
     // While it waits for its ids: later it cannot be dumped, and then a plain user may not open them.
     let opened = namespace(&sandbox, Namespace::User)
         .and_then(|userns| Ok((userns, namespace(&sandbox, Namespace::Mounts)?)))
@@ -121,7 +132,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str) -> Result<Blank, T
             return Err(trouble);
         }
     };
-    let blank = Blank { kind: kind.clone(), sandbox, owner, orders: ours, userns };
+    let blank = Blank { kind: kind.clone(), sandbox, orders: ours, userns };
     match give_ids(home.rights, &blank) {
         Ok(()) => Ok(blank),
         Err(trouble) => {
@@ -142,7 +153,7 @@ fn give_ids(rights: Rights, blank: &Blank) -> Result<(), Trouble> {
         fs::write(format!("{proc}/setgroups"), "deny").during("writing the id maps")?;
     }
     for map in ["uid_map", "gid_map"] {
-        fs::write(format!("{proc}/{map}"), format!("0 {} {count}", blank.owner)).during("writing the id maps")?;
+        fs::write(format!("{proc}/{map}"), format!("0 {} {count}", blank.sandbox.range.owner)).during("writing the id maps")?;
     }
     #[cfg(feature = "mutations")]
     crate::mutated::lay_cable(blank.sandbox.pid).during("laying a cable")?;
@@ -166,8 +177,8 @@ pub(super) struct Finished {
 
 /// Makes a blank the sandbox that `spec` describes.
 pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blank) -> Result<Finished, Trouble> {
-    let Blank { mut sandbox, owner, orders, userns, .. } = blank;
-    match give_root(home, spec, &userns, owner, &orders, control) {
+    let Blank { mut sandbox, orders, userns, .. } = blank;
+    match give_root(home, spec, (&userns, &sandbox.range), &orders, control) {
         Ok((listeners, writable)) => {
             sandbox.writable = Some(writable);
             Ok(Finished { sandbox, listeners })
@@ -183,12 +194,11 @@ pub(super) fn finish(home: &mut Home, spec: &Spec, control: OwnedFd, blank: Blan
 fn give_root(
     home: &mut Home,
     spec: &Spec,
-    userns: &OwnedFd,
-    owner: u32,
+    (userns, range): (&OwnedFd, &Rc<Range>),
     orders: &OwnedFd,
     control: OwnedFd,
 ) -> Result<(Listeners, Writable), Trouble> {
-    let image::Built { tree, writable } = image::build(home, spec, userns.as_fd(), owner)?;
+    let image::Built { tree, writable } = image::build(home, spec, userns.as_fd(), range)?;
     let last = Last {
         allow_setuid: spec.allow_setuid,
         // A file with the setuid bit in a writable mount would be the host's: there, nobody may set it.

@@ -11,7 +11,7 @@ use super::bases::Bases;
 use super::cradle::Cradle;
 use super::inside::{NO_CORE_DUMP, Nodes};
 use super::snapshot::Snapshots;
-use super::{During as _, Trouble, devices, raise_descriptor_limit, synthetic};
+use super::{During as _, Trouble, devices, overlay, raise_descriptor_limit, synthetic};
 use crate::cgroups::Parents;
 use crate::syscalls;
 
@@ -19,8 +19,8 @@ use crate::syscalls;
 pub(super) const WORKSHOP: &str = "/run";
 /// In the workshop: the synthetic part of the image `host`.
 pub(super) const SYNTHETIC: &str = "/run/host";
-/// In the workshop: what lies over the host's /usr.
-pub(super) const MASK: &str = "/run/mask";
+/// In the workshop: what lies over the host's /usr, the top one first.
+pub(super) const MASKS: [&str; 2] = ["/run/mask-top", "/run/mask-below"];
 
 /// Which rights the zygote has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,7 @@ pub(super) struct Home {
     pub(super) nodes: Nodes,
     pub(super) rights: Rights,
     pub(super) parents: Option<Parents>,
+    pub(super) overlays: overlay::Interface,
     /// Where id ranges are locked: root's own directory, opened before the workshop hides it.
     pub(super) id_locks: Option<OwnedFd>,
     pub(super) host_image: Option<synthetic::HostImage>,
@@ -105,6 +106,7 @@ impl Home {
             nodes,
             rights,
             parents,
+            overlays: overlay::Interface::find(),
             id_locks,
             host_image: None,
             id_ranges: 0,

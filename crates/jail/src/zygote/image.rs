@@ -2,14 +2,15 @@
 //!
 //! Lower layers are shown with the owners that the sandbox's id range gives them, so nothing is ever copied or chowned.
 //! The writable layer is seen through the same mapping: on its own file system owners are 0 to 65535 whatever the range,
-//! so that a snapshot of it lies below any other sandbox as it is.
+//! so that a snapshot of it lies below any other sandbox as it is. Before Linux 6.3 a tmpfs cannot be shown so: files belong to the
+//! sandbox's range, and a sandbox on a snapshot has the same.
 //!
 //! The names in the overlay's options are the workshop's: no path of the host shows up in the sandbox's mountinfo.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -18,13 +19,14 @@ use std::rc::Rc;
 use mutation::{Mutation, mutated};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mknodat, open};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, move_mount, open_tree, unmount,
+    MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, move_mount, open_tree, unmount,
 };
 
 use super::bases::open_checked;
-use super::home::{Home, MASK, Rights, SYNTHETIC, WORKSHOP};
+use super::create::Range;
+use super::home::{Home, MASKS, Rights, SYNTHETIC, WORKSHOP};
 use super::inside::Nodes;
+use super::overlay::Overlay;
 use super::protocol::{Image, Mount, Network, Shown, Spec};
 use super::shield::{self, Left, Obstacle, Scene};
 use super::snapshot::{Frozen, Writable};
@@ -103,8 +105,14 @@ pub(super) struct Built {
     pub(super) writable: Writable,
 }
 
-/// Builds the root that `spec` describes. `userns` is the sandbox's, for its id range; `owner` its root's id on the host.
-pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner: u32) -> Result<Built, Trouble> {
+/// Builds the root that `spec` describes. `userns` is the sandbox's, for its id range.
+pub(super) fn build(
+    home: &mut Home,
+    spec: &Spec,
+    userns: BorrowedFd<'_>,
+    range: &Rc<Range>,
+) -> Result<Built, Trouble> {
+    let owner = range.owner;
     let ((image, below), judged) = match &spec.image {
         Image::Snapshot(id) => (home.snapshots.find(*id).during("finding the snapshot")?, None),
         Image::Scene { files, tools, declared } => {
@@ -118,7 +126,7 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
         image => ((image.clone(), Vec::new()), None),
     };
     if has_host(&image) && home.host_image.is_none() {
-        home.host_image = Some(synthetic::build(home.rights).during("building the host image")?);
+        home.host_image = Some(synthetic::build().during("building the host image")?);
     }
     let bench = Bench { path: Path::new(WORKSHOP).join(format!("box-{}", spec.id)), attached: 0 };
     fs::create_dir(&bench.path).during("making the sandbox's directory")?;
@@ -179,7 +187,7 @@ pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, owner:
     }
     // Of a scene, what its root lies on; what is written to directories that an agent left is not kept.
     let below = judged.map_or(below, |(tools, _)| tools);
-    let writable = Writable { bench: workshop.bench, mapped, image, below };
+    let writable = Writable { bench: workshop.bench, range: (!mapped).then(|| range.clone()), image, below };
     Ok(Built { tree, writable })
 }
 
@@ -261,8 +269,11 @@ pub(super) fn usr_layers(image: &Image, below: &[Rc<Frozen>]) -> Vec<PathBuf> {
 
 /// Where the writable layer is seen with the sandbox's own ids: there, what the sandbox's root owns belongs to 0.
 const MAPPED: &str = "mapped";
+/// Marks in attributes that a plain user may set.
+const USER_XATTR: [(&str, Option<&str>); 1] = [("userxattr", None)];
 
-/// Shows the writable layer once more, through the sandbox's mapping. False where the kernel cannot (before 6.3).
+/// Shows the writable layer once more, through the sandbox's mapping. False where the kernel cannot (before 6.3): what lies there
+/// belongs to the range's own ids.
 fn map_writable(home: &Home, bench: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
     if home.rights == Rights::User {
         // One id, the same for all.
@@ -279,18 +290,6 @@ fn map_writable(home: &Home, bench: &Path, userns: BorrowedFd<'_>) -> io::Result
 
 fn home_maps_ids(home: &Home) -> bool {
     home.rights == Rights::Root
-}
-
-/// One by one where the kernel takes them so (since 6.8): a list in one piece has a limit of its own.
-fn set_lowers(fs: BorrowedFd<'_>, lowers: &[PathBuf]) -> io::Result<()> {
-    if lowers.len() > 1 && fsconfig_set_string(fs, "lowerdir+", &lowers[0]).is_ok() {
-        for lower in &lowers[1..] {
-            fsconfig_set_string(fs, "lowerdir+", lower)?;
-        }
-        return Ok(());
-    }
-    let joined = lowers.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(":");
-    Ok(fsconfig_set_string(fs, "lowerdir", joined.as_str())?)
 }
 
 struct Layers<'a> {
@@ -323,9 +322,10 @@ impl Layers<'_> {
         // What lies on top says whose the directory is.
         fs::set_permissions(&upper, fs::Permissions::from_mode(left.mode)).during("shielding")?;
         if self.home.rights == Rights::Root {
+            // An image's files belong to 0 and so on; what sandboxes wrote without a mapping belongs to their range.
             let first = if self.mapped { 0 } else { self.owner };
-            chown(&upper, Some(first.saturating_add(left.uid)), Some(first.saturating_add(left.gid)))
-                .during("shielding")?;
+            let id = |id: u32| Some(if id < first { first.saturating_add(id) } else { id });
+            chown(&upper, id(left.uid), id(left.gid)).during("shielding")?;
         }
         for obstacle in obstacles {
             let made = obstacle.cover(&upper).during("shielding")?;
@@ -348,50 +348,53 @@ impl Layers<'_> {
     /// The overlay of this name, whose own layer is there.
     fn over(&mut self, name: &str, layers: &[PathBuf]) -> Result<OwnedFd, Trouble> {
         let directory = self.bench.path.join(name);
-        let place = |part: &str| directory.join(part);
-        let idmap = home_maps_ids(self.home).then_some(self.userns);
-        let mut lowers = Vec::new();
-        for (number, layer) in layers.iter().enumerate() {
-            let lower = place(&number.to_string());
-            attach_lower(layer, &lower, idmap).during("attaching a lower layer")?;
-            self.bench.attached += 1;
-            lowers.push(lower);
+        let mut lowers: Vec<String> = Vec::new();
+        let mut below: Vec<(String, &Path)> =
+            layers.iter().enumerate().map(|(number, layer)| (number.to_string(), layer.as_path())).collect();
+        if name == "usr" {
+            // Over the host's, under what sandboxes wrote.
+            let masks = MASKS.iter().enumerate().map(|(number, mask)| (format!("mask{number}"), Path::new(*mask)));
+            below.extend(masks.chain([("host".to_owned(), Path::new("/usr"))]));
         }
-        if lowers.is_empty() && name != "usr" {
+        for (name, layer) in below {
+            self.lower(layer, &directory.join(&name)).during("attaching a lower layer")?;
+            lowers.push(name);
+        }
+        if lowers.is_empty() {
             // An image of nothing: the kernel wants something to lie below.
-            fs::create_dir(place("nothing")).during("making a layer")?;
-            lowers.push(place("nothing"));
+            fs::create_dir(directory.join("nothing")).during("making a layer")?;
+            lowers.push("nothing".to_owned());
         }
         // Mounted through the mapping by somebody whom it maps: what the overlay makes there has an owner.
         let (seen, fs_owner) = match (self.mapped, self.home.rights) {
             (true, Rights::Root) => (self.bench.path.join(MAPPED).join(name), self.owner),
             _ => (directory.clone(), 0),
         };
-        if name == "usr" {
-            // Over the host's, under what sandboxes wrote.
-            for (layer, name) in [(MASK, "mask"), ("/usr", "host")] {
-                attach_lower(Path::new(layer), &place(name), idmap).during("attaching the host's programs")?;
-                self.bench.attached += 1;
-                lowers.push(place(name));
-            }
-        }
-        let overlay = || -> io::Result<OwnedFd> {
-            let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-            fsconfig_set_string(fs.as_fd(), "source", "sandbox")?;
-            set_lowers(fs.as_fd(), &lowers)?;
-            fsconfig_set_string(fs.as_fd(), "upperdir", seen.join("upper"))?;
-            fsconfig_set_string(fs.as_fd(), "workdir", seen.join("work"))?;
-            if self.home.rights == Rights::User {
-                fsconfig_set_flag(fs.as_fd(), "userxattr")?;
-            } else {
-                // A layer is to be whole by itself: no file in it points to another by a mark of the kernel's.
-                fsconfig_set_string(fs.as_fd(), "redirect_dir", "off")?;
-                fsconfig_set_string(fs.as_fd(), "metacopy", "off")?;
-            }
-            fsconfig_create(fs.as_fd())?;
-            Ok(fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NODEV)?)
+        // A layer is to be whole by itself: no file in it points to another by a mark of the kernel's.
+        let whole = [("redirect_dir", Some("off")), ("metacopy", Some("off"))];
+        let overlay = Overlay {
+            source: "sandbox",
+            directory: &directory,
+            lowers: &lowers,
+            writable: Some(&seen),
+            options: if self.home.rights == Rights::User { &USER_XATTR } else { &whole },
+            attributes: MountAttrFlags::MOUNT_ATTR_NODEV,
         };
-        syscalls::with_file_owner(fs_owner, overlay).during("making the overlay")
+        syscalls::with_file_owner(fs_owner, || overlay.mount(self.home.overlays)).during("making the overlay")
+    }
+
+    /// Attaches a lower layer with the owners that the sandbox's id range gives it. Before Linux 6.3 a tmpfs cannot be shown so:
+    /// of what is ours in the workshop, the sandbox has a copy of its own.
+    fn lower(&mut self, layer: &Path, at: &Path) -> io::Result<()> {
+        let idmap = (self.home.rights == Rights::Root).then_some(self.userns);
+        let is_shared = layer == Path::new(SYNTHETIC) || MASKS.iter().any(|mask| layer == Path::new(mask));
+        self.bench.attached += 1;
+        if idmap.is_none() || self.mapped || !is_shared {
+            return attach_lower(layer, at, idmap);
+        }
+        fs::create_dir(at)?;
+        mount("tmpfs", at, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=64m")?;
+        synthetic::copy_for(layer, at, self.owner)
     }
 
     /// Where programs ask for names. In the top layer, so that whatever an image has in its place is covered.
@@ -426,20 +429,17 @@ impl Layers<'_> {
         }
         move_mount(&shown, c"", CWD, &lower, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during("attaching a mount")?;
         self.bench.attached += 1;
-        let overlay = || -> io::Result<OwnedFd> {
-            let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-            fsconfig_set_string(fs.as_fd(), "source", "mount")?;
-            fsconfig_set_string(fs.as_fd(), "lowerdir", format!("{}:{}", empty.display(), lower.display()))?;
-            if self.home.rights == Rights::User {
-                fsconfig_set_flag(fs.as_fd(), "userxattr")?;
-            }
-            fsconfig_create(fs.as_fd())?;
-            let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+        let overlay = Overlay {
+            source: "mount",
+            directory: &directory,
+            lowers: &["empty".to_owned(), "lower".to_owned()],
+            writable: None,
+            options: if self.home.rights == Rights::User { &USER_XATTR } else { &[] },
+            attributes: MountAttrFlags::MOUNT_ATTR_NODEV
                 | MountAttrFlags::MOUNT_ATTR_NOSUID
-                | MountAttrFlags::MOUNT_ATTR_RDONLY;
-            Ok(fsmount(fs.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+                | MountAttrFlags::MOUNT_ATTR_RDONLY,
         };
         // `shown` is attached now; a copy serves where the overlay cannot.
-        overlay().or_else(|_| detached(&lower, true)).during("showing a mount")
+        overlay.mount(self.home.overlays).or_else(|_| detached(&lower, true)).during("showing a mount")
     }
 }

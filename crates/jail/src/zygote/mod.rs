@@ -5,7 +5,7 @@
 //! If the zygote itself is killed, the kernel ends its sandboxes with it.
 //!
 //! Files tell the story: [`client`](Zygote) starts it, `serve` is its loop, `home` its own surroundings, `create` the
-//! parent's side of a new sandbox, `cradle` whom it is a copy of, `inside` the child's, `image`, `synthetic` and `devices` what the sandbox finds as its root,
+//! parent's side of a new sandbox, `cradle` whom it is a copy of, `inside` the child's, `image`, `overlay`, `synthetic` and `devices` what the sandbox finds as its root,
 //! `bases` the directories of the host that are images, `snapshot` what is kept of one that was frozen, `prepared` those that were begun ahead of a request.
 
 mod bases;
@@ -16,6 +16,7 @@ mod devices;
 mod home;
 mod image;
 pub(crate) mod inside;
+mod overlay;
 mod prepared;
 mod protocol;
 mod serve;

@@ -90,7 +90,7 @@ impl Prepared {
         let Some(Wanted { kind, name, .. }) = self.wanted() else { return };
         let (kind, name) = (kind.clone(), format!("{name}-{}", self.made));
         self.keep(home, |blank| blank.kind == kind);
-        if let Ok(blank) = begin(home, &kind, &name) {
+        if let Ok(blank) = begin(home, &kind, &name, None) {
             self.waiting.push_back(blank);
         } else {
             // Whoever asks for a sandbox will hear why; trying again and again would help nobody.

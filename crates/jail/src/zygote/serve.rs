@@ -166,7 +166,9 @@ impl Server {
         }
         home.bases.hold(&mut spec.image, spec.directory).during("opening the image's directory")?;
         let kind = Kind { network: spec.network, limits: spec.limits };
-        let prepared = match self.prepared.take(home, &kind) {
+        let range = home.snapshots.range(&spec.image).during("joining snapshots of several id ranges (needs Linux 6.3)")?;
+        let taken = if range.is_none() { self.prepared.take(home, &kind) } else { None };
+        let prepared = match taken {
             Some(blank) => {
                 let control = rustix::io::fcntl_dupfd_cloexec(&control, 3).during("copying the control stream")?;
                 // One that dies just now is not whoever asks's trouble.
@@ -177,7 +179,7 @@ impl Server {
         let Finished { sandbox, listeners } = if let Some(made) = prepared {
             made
         } else {
-            let blank = begin(home, &kind, &spec.name)?;
+            let blank = begin(home, &kind, &spec.name, range)?;
             finish(home, spec, control, blank)?
         };
         self.prepared.note(&kind, &spec.name);
@@ -218,9 +220,7 @@ impl Server {
         let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
         let home = self.home.as_mut().map_err(|_| absent()).during("freezing the sandbox")?;
         let sandbox = self.sandboxes.get_mut(&id).ok_or_else(absent).during("freezing the sandbox")?;
-        let unable = || std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        let writable = sandbox.writable.take_if(|writable| writable.mapped).ok_or_else(unable);
-        let writable = writable.during("freezing the sandbox (needs Linux 6.3 or later)")?;
+        let writable = sandbox.writable.take().ok_or_else(absent).during("freezing the sandbox")?;
         // Nothing writes any more when its processes are gone.
         if matches!(end(sandbox, WAIT), Ended::NotYet) {
             sandbox.writable = Some(writable);
@@ -284,7 +284,7 @@ impl Server {
         };
         let stacks = match (what, writable) {
             (Changed::Snapshot(id), _) => home.snapshots.stacks(id, home.rights).during("writing a layer")?,
-            (_, Some(writable)) if writable.mapped => writable.stacks(home.rights).during("writing a layer")?,
+            (_, Some(writable)) => writable.stacks(home.rights).during("writing a layer")?,
             _ => return Err(absent()).during("writing a layer"),
         };
         let mut descriptors = descriptors.into_iter();

@@ -15,6 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{MountFlags, MoveMountFlags, UnmountFlags, mount, move_mount, unmount};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use super::create::Range;
 use super::home::{Rights, WORKSHOP};
 use super::image::{Bench, root_layers, usr_layers};
 use super::protocol::Image;
@@ -31,8 +32,8 @@ const PARTS: [(&str, &str); 2] = [("root", ""), ("usr", "usr")];
 pub(super) struct Writable {
     /// Where it lies.
     pub(super) bench: Bench,
-    /// Whether its owners are the same whichever ids the sandbox has.
-    pub(super) mapped: bool,
+    /// The ids that its files belong to, unless their owners are the same whichever ids the sandbox has.
+    pub(super) range: Option<Rc<Range>>,
     pub(super) image: Image,
     pub(super) below: Vec<Rc<Frozen>>,
 }
@@ -40,6 +41,8 @@ pub(super) struct Writable {
 /// A layer that nobody writes any more, and where it lies in the workshop.
 pub(super) struct Frozen {
     path: PathBuf,
+    /// As of the sandbox that wrote it.
+    range: Option<Rc<Range>>,
 }
 
 impl Frozen {
@@ -73,8 +76,8 @@ fn directory(at: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// For every part, the layers that have it, the top one first, and the image's own.
-fn stacks(layers: &[&OwnedFd], image: &Image, rights: Rights) -> io::Result<Vec<Stack>> {
+/// For every part, the layers that have it, the top one first, and the image's own. Owners are counted from `first_id`.
+fn stacks(layers: &[&OwnedFd], image: &Image, rights: Rights, first_id: u32) -> io::Result<Vec<Stack>> {
     let mut stacks = Vec::new();
     for (name, place) in PARTS {
         let found: io::Result<Vec<_>> = layers.iter().filter_map(|layer| directory(layer, name).transpose()).collect();
@@ -83,7 +86,7 @@ fn stacks(layers: &[&OwnedFd], image: &Image, rights: Rights) -> io::Result<Vec<
             let base = if place.is_empty() { root_layers(image, &[]) } else { usr_layers(image, &[]) };
             let host = (!place.is_empty()).then(|| PathBuf::from("/usr"));
             let base = base.iter().chain(&host).map(|path| open(path)).collect::<io::Result<Vec<_>>>()?;
-            stacks.push(Stack { place, layers, base, opaque: rights.opaque() });
+            stacks.push(Stack { place, layers, base, opaque: rights.opaque(), first_id });
         }
     }
     Ok(stacks)
@@ -98,7 +101,8 @@ impl Writable {
     pub(super) fn stacks(&self, rights: Rights) -> io::Result<Vec<Stack>> {
         let below = self.below.iter().map(|frozen| open(&frozen.path)).collect::<io::Result<Vec<_>>>()?;
         let own = self.bench.open()?;
-        stacks(&std::iter::once(&own).chain(&below).collect::<Vec<_>>(), &self.image, rights)
+        let first_id = self.range.as_ref().map_or(0, |range| range.owner);
+        stacks(&std::iter::once(&own).chain(&below).collect::<Vec<_>>(), &self.image, rights, first_id)
     }
 }
 
@@ -122,11 +126,12 @@ impl Snapshots {
             return Err(io::Error::from_raw_os_error(libc::EEXIST)).during(during);
         }
         let layer = writable.bench.keep().during(during)?;
+        let range = writable.range;
         // A layer that is still in use must not lie below another.
         drop(writable.bench);
         let path = self.fresh().during(during)?;
         move_mount(&layer, c"", CWD, &path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).during(during)?;
-        let mut layers = vec![Rc::new(Frozen { path })];
+        let mut layers = vec![Rc::new(Frozen { path, range })];
         layers.extend(writable.below);
         // A tree that cannot be copied, by its depth for one, can still be stacked.
         if layers.len() > MOST_LAYERS
@@ -152,8 +157,9 @@ impl Snapshots {
         let options = CString::new(format!("mode=755,size={bytes},nr_inodes={inodes}")).unwrap_or_default();
         let flags = MountFlags::NOSUID | MountFlags::NODEV;
         mount("tmpfs", &path, "tmpfs", flags, options.as_c_str())?;
-        let flat = Frozen { path };
-        for stack in stacks(&open.iter().collect::<Vec<_>>(), image, rights)? {
+        let flat = Frozen { path, range: layers.first().and_then(|layer| layer.range.clone()) };
+        // With the owners that they have.
+        for stack in stacks(&open.iter().collect::<Vec<_>>(), image, rights, 0)? {
             let name = if stack.place.is_empty() { "root" } else { stack.place };
             let upper = flat.part(name);
             fs::create_dir_all(&upper)?;
@@ -173,13 +179,42 @@ impl Snapshots {
     /// Everything that a snapshot changed of its image.
     pub(super) fn stacks(&self, id: u32, rights: Rights) -> io::Result<Vec<Stack>> {
         let (image, layers) = self.find(id)?;
+        let first_id = range_of(&layers)?.map_or(0, |range| range.owner);
         let layers = layers.iter().map(|frozen| open(&frozen.path)).collect::<io::Result<Vec<_>>>()?;
-        stacks(&layers.iter().collect::<Vec<_>>(), &image, rights)
+        stacks(&layers.iter().collect::<Vec<_>>(), &image, rights, first_id)
+    }
+
+    /// The ids that a sandbox of this image must have for the files of its snapshots to be its own. `None`: any.
+    pub(super) fn range(&self, image: &Image) -> io::Result<Option<Rc<Range>>> {
+        let mut layers = Vec::new();
+        match image {
+            Image::Snapshot(id) => layers.extend(self.find(*id)?.1),
+            Image::Scene { files, tools, .. } => {
+                layers.extend(self.find(*files)?.1);
+                if let Some(tools) = tools {
+                    layers.extend(self.find(*tools)?.1);
+                }
+            }
+            _ => {}
+        }
+        range_of(&layers)
     }
 
     pub(super) fn forget(&mut self, id: u32) {
         self.kept.remove(&id);
     }
+}
+
+/// The ids that all these layers belong to; an error where there are several.
+fn range_of(layers: &[Rc<Frozen>]) -> io::Result<Option<Rc<Range>>> {
+    let mut found: Option<&Rc<Range>> = None;
+    for range in layers.iter().filter_map(|layer| layer.range.as_ref()) {
+        if found.is_some_and(|known| known.owner != range.owner) {
+            return Err(io::Error::from_raw_os_error(libc::EXDEV));
+        }
+        found = Some(range);
+    }
+    Ok(found.cloned())
 }
 
 /// Writes an archive and how that went, and ends. In a child: whoever waits for the zygote does not wait for this.

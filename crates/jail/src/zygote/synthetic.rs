@@ -5,10 +5,12 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _, chown, lchown, symlink};
 use std::path::Path;
 
-use super::home::{MASK, Rights, SYNTHETIC};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use super::home::{MASKS, SYNTHETIC};
 
 /// Top-level directories of programs: links are made again, real ones are shown read-only.
 const PROGRAMS: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -75,7 +77,7 @@ pub(super) struct HostImage {
 }
 
 /// Builds the tree in the workshop, once per run.
-pub(super) fn build(rights: Rights) -> io::Result<HostImage> {
+pub(super) fn build() -> io::Result<HostImage> {
     let root = Path::new(SYNTHETIC);
     fs::create_dir(root)?;
     for (name, mode) in DIRECTORIES {
@@ -108,18 +110,42 @@ pub(super) fn build(rights: Rights) -> io::Result<HostImage> {
         }
         copy(&from, &to, 0)?;
     }
-    mask(rights)?;
+    mask()?;
     Ok(HostImage { program_directories })
 }
 
-/// A layer above the host's /usr in which `local` is empty: what the operator installed is not the sandbox's.
-fn mask(rights: Rights) -> io::Result<()> {
-    let mask = Path::new(MASK);
+/// Layers above the host's /usr in which `local` is empty: what the operator installed is not the sandbox's. A whiteout between
+/// the two hides the host's; the mark of an opaque directory needs a tmpfs with extended attributes (Linux 6.6, for plain users).
+fn mask() -> io::Result<()> {
+    let [top, below] = MASKS.map(Path::new);
     for part in ["", "local", "local/bin", "local/lib", "local/sbin", "local/share"] {
-        fs::create_dir(mask.join(part))?;
-        fs::set_permissions(mask.join(part), fs::Permissions::from_mode(0o755))?;
+        fs::create_dir(top.join(part))?;
+        fs::set_permissions(top.join(part), fs::Permissions::from_mode(0o755))?;
     }
-    Ok(rustix::fs::setxattr(mask.join("local"), rights.opaque(), b"y", rustix::fs::XattrFlags::empty())?)
+    fs::create_dir(below)?;
+    // As the kernel marks what was removed.
+    Ok(mknodat(CWD, below.join("local"), FileType::CharacterDevice, Mode::empty(), 0)?)
+}
+
+/// A copy of a tree of ours that belongs to another id: links as they are, and nothing but what [`build`] makes.
+pub(super) fn copy_for(from: &Path, to: &Path, owner: u32) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, path, copy) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
+        if kind.is_symlink() {
+            symlink(fs::read_link(&path)?, &copy)?;
+        } else if kind.is_char_device() {
+            mknodat(CWD, &copy, FileType::CharacterDevice, Mode::empty(), 0)?;
+        } else if kind.is_dir() {
+            fs::create_dir(&copy)?;
+            fs::set_permissions(&copy, entry.metadata()?.permissions())?;
+            copy_for(&path, &copy, owner)?;
+        } else {
+            fs::copy(&path, &copy)?;
+        }
+        lchown(&copy, Some(owner), Some(owner))?;
+    }
+    chown(to, Some(owner), Some(owner))
 }
 
 /// Copies files and directories, following links but for those of /etc/alternatives, which lead into /usr anyway. What
