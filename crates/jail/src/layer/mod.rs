@@ -206,7 +206,7 @@ fn is_opaque(directory: impl AsFd, mark: &str) -> bool {
 /// An id as the sandbox saw it: what is outside of its range was nobody's there.
 fn inner(id: u32, first: u32) -> u32 {
     const NOBODY: u32 = 65_534;
-    if first == 0 { id } else { id.checked_sub(first).filter(|&id| id <= u32::from(u16::MAX)).unwrap_or(NOBODY) }
+    if first == 0 { id } else { id.checked_sub(first).filter(|&id| u16::try_from(id).is_ok()).unwrap_or(NOBODY) }
 }
 
 fn attributes(stat: &Stat, first_id: u32, file: Option<&OwnedFd>) -> io::Result<Attributes> {

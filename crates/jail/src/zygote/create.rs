@@ -95,13 +95,13 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str, range: Option<Rc<R
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).during("making a socket")?;
     let born =
-        home.cradle.bear((kind.network, home.nodes), range.owner, &theirs, group.as_ref()).map_err(|error| {
-            match error.raw_os_error() {
-                Some(libc::EOWNERDEAD) => {
-                    Trouble { step: "copying the cradle process, which was killed (start the run again)", error }
-                }
-                _ => Trouble { step: "cloning into new namespaces", error },
+        home.cradle.bear((kind.network, home.nodes), range.owner, &theirs, group.as_ref()).map_err(|error| match error
+            .raw_os_error()
+        {
+            Some(libc::EOWNERDEAD) => {
+                Trouble { step: "copying the cradle process, which was killed (start the run again)", error }
             }
+            _ => Trouble { step: "cloning into new namespaces", error },
         });
     let (pid, pidfd) = match born {
         Ok(born) => born,
@@ -153,7 +153,8 @@ fn give_ids(rights: Rights, blank: &Blank) -> Result<(), Trouble> {
         fs::write(format!("{proc}/setgroups"), "deny").during("writing the id maps")?;
     }
     for map in ["uid_map", "gid_map"] {
-        fs::write(format!("{proc}/{map}"), format!("0 {} {count}", blank.sandbox.range.owner)).during("writing the id maps")?;
+        fs::write(format!("{proc}/{map}"), format!("0 {} {count}", blank.sandbox.range.owner))
+            .during("writing the id maps")?;
     }
     #[cfg(feature = "mutations")]
     crate::mutated::lay_cable(blank.sandbox.pid).during("laying a cable")?;

@@ -106,12 +106,7 @@ pub(super) struct Built {
 }
 
 /// Builds the root that `spec` describes. `userns` is the sandbox's, for its id range.
-pub(super) fn build(
-    home: &mut Home,
-    spec: &Spec,
-    userns: BorrowedFd<'_>,
-    range: &Rc<Range>,
-) -> Result<Built, Trouble> {
+pub(super) fn build(home: &mut Home, spec: &Spec, userns: BorrowedFd<'_>, range: &Rc<Range>) -> Result<Built, Trouble> {
     let owner = range.owner;
     let ((image, below), judged) = match &spec.image {
         Image::Snapshot(id) => (home.snapshots.find(*id).during("finding the snapshot")?, None),

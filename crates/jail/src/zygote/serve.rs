@@ -166,7 +166,8 @@ impl Server {
         }
         home.bases.hold(&mut spec.image, spec.directory).during("opening the image's directory")?;
         let kind = Kind { network: spec.network, limits: spec.limits };
-        let range = home.snapshots.range(&spec.image).during("joining snapshots of several id ranges (needs Linux 6.3)")?;
+        let range =
+            home.snapshots.range(&spec.image).during("joining snapshots of several id ranges (needs Linux 6.3)")?;
         let taken = if range.is_none() { self.prepared.take(home, &kind) } else { None };
         let prepared = match taken {
             Some(blank) => {

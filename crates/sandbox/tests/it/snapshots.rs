@@ -65,11 +65,11 @@ async fn owners_are_the_same_in_every_fork() {
     let first = engine.create(request()).await.unwrap();
     sh(
         &first,
-        "touch /tmp/agent /tmp/high && chown 1000:1000 /tmp/agent && chown 65534:42 /tmp/high && chmod 4755 /tmp/agent",
+        "touch /srv/agent /srv/high && chown 1000:1000 /srv/agent && chown 65534:42 /srv/high && chmod 4755 /srv/agent",
     )
     .await;
     let ids = |sandbox: Sandbox| async move {
-        let seen = sh(&sandbox, "stat -c '%u:%g %a' /tmp/agent /tmp/high").await;
+        let seen = sh(&sandbox, "stat -c '%u:%g %a' /srv/agent /srv/high").await;
         (seen, sandbox)
     };
     let (before, first) = ids(first).await;
@@ -80,7 +80,7 @@ async fn owners_are_the_same_in_every_fork() {
     // A fork's fork, with other ids again; and root there may change what it was left.
     let (seen, third) = ids(fork(&engine, &second.freeze().await.unwrap()).await).await;
     assert_eq!(seen, before);
-    sh(&third, "chown 0:0 /tmp/high && echo x >> /tmp/agent").await;
+    sh(&third, "chown 0:0 /srv/high && echo x >> /srv/agent").await;
 }
 
 #[tokio::test]
