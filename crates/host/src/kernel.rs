@@ -6,10 +6,10 @@ use std::fs;
 use jail::{Failure, Step, probe};
 use profile::Finding;
 
-use crate::DEADLINE;
+use crate::KERNEL_DEADLINE as DEADLINE;
 
 /// What happened, with its causes, in one line.
-fn story(error: &dyn Error) -> String {
+pub(crate) fn story(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -33,7 +33,7 @@ fn sysctl(name: &str) -> Option<String> {
 }
 
 /// What blocks user namespaces on the distributions that do.
-fn namespace_fix() -> String {
+pub(crate) fn namespace_fix() -> String {
     let setting = |name, value: &str| sysctl(name).as_deref() == Some(value);
     if setting("user/max_user_namespaces", "0") {
         "user namespaces are switched off: sysctl user.max_user_namespaces=15000".into()

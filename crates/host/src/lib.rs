@@ -3,12 +3,12 @@
 //! A probe that does not answer is `Unknown`, which counts as missing. What the facts *mean* for a profile is decided in
 //! the crate `profile`.
 
-mod cgroups;
 mod docker;
 mod kernel;
 mod kubernetes;
 mod machines;
 mod reach;
+mod trial;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,6 +20,9 @@ use profile::{Capability, Facts, Finding};
 
 /// How long one probe may take. Together they take hardly longer than one: they run at the same time.
 pub const DEADLINE: Duration = Duration::from_secs(3);
+
+/// The same for what the kernel does, which loads modules when they are first needed, and for a whole sandbox.
+const KERNEL_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Time that a probe has to report that its own deadline has passed, and to end its child.
 const REPORT: Duration = Duration::from_millis(1500);
@@ -83,16 +86,24 @@ fn facts_of(capabilities: &[Capability], surroundings: &Surroundings) -> Facts {
         let surroundings = surroundings.clone();
         (capability, start(move || probe(capability, &surroundings)))
     };
+    // What is granted must start: a sandbox says more than the probes of what it is made of.
+    let trial = capabilities.contains(&Capability::Overlay).then(|| start(sandbox::trial));
     let started: Vec<_> = probed.into_iter().map(begin).collect();
     let daemon = (!asked.is_empty()).then(|| {
         let surroundings = surroundings.clone();
         start(move || docker::findings(&surroundings))
     });
-    // All probes have one deadline: with one each, those that hang would be waited for one after the other.
-    let end = Instant::now() + DEADLINE + REPORT;
-    let of_kernel =
-        started.into_iter().map(|(capability, answer)| (capability, within(&answer, end).unwrap_or_else(|why| why)));
-    let facts = Facts::new(of_kernel);
+    // All probes of a kind have one deadline: with one each, those that hang would be waited for one after the other.
+    let now = Instant::now();
+    let (end, end_of_kernel) = (now + DEADLINE + REPORT, now + KERNEL_DEADLINE + REPORT);
+    let found = started.into_iter().map(|(capability, answer)| {
+        let end = if KERNEL.contains(&capability) { end_of_kernel } else { end };
+        (capability, within(&answer, end).unwrap_or_else(|why| why))
+    });
+    let mut facts = Facts::new(found);
+    if let Some(trial) = trial {
+        facts = trial::judge(facts, within(&trial, end_of_kernel));
+    }
     let Some(daemon) = daemon else { return facts };
     let found =
         within(&daemon, end).unwrap_or_else(|why| docker::CAPABILITIES.map(|capability| (capability, why.clone())));
@@ -104,7 +115,7 @@ fn probe(capability: Capability, surroundings: &Surroundings) -> Finding {
         Capability::UserNamespaces => kernel::user_namespaces(),
         Capability::Overlay => kernel::overlay(),
         Capability::Seccomp => kernel::seccomp(),
-        Capability::Cgroups => cgroups::limits(),
+        Capability::Cgroups => Finding::unknown("tried with a sandbox"),
         Capability::IdRanges => kernel::id_ranges(),
         Capability::Nftables => kernel::redirect_rules(),
         Capability::Landlock => kernel::landlock(),

@@ -1,6 +1,8 @@
 //! Control groups: v1, v2 or both side by side, found, tried and used by their files alone.
 
 mod freezer;
+mod scope;
+mod unified;
 
 use std::fs::{self, File};
 use std::io;
@@ -9,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::attempt;
+use crate::zygote::{During as _, Trouble};
 use mutation::{Mutation, mutated};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, unlinkat};
 
@@ -51,6 +54,11 @@ pub fn hierarchies() -> io::Result<Vec<Hierarchy>> {
     Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?, &fs::read_to_string("/proc/self/cgroup")?))
 }
 
+/// The hierarchies of another process, whose groups are below ours or beside them.
+pub fn hierarchies_of(pid: u32) -> io::Result<Vec<Hierarchy>> {
+    Ok(parse(&fs::read_to_string("/proc/self/mountinfo")?, &fs::read_to_string(format!("/proc/{pid}/cgroup"))?))
+}
+
 /// From mountinfo and /proc/self/cgroup (see cgroups(7) and proc(5)).
 fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
     let mut found = Vec::new();
@@ -86,26 +94,17 @@ fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
 }
 
 impl Hierarchy {
-    /// Where a group with this controller can be made: by making one, setting a limit, moving a process in where that is
-    /// in doubt, and removing it.
-    pub fn find(&self, controller: &str) -> Option<PathBuf> {
-        self.candidates(controller).into_iter().find(|directory| self.try_in(directory, controller).is_ok())
+    /// In v1: where a group with this controller can be made, which is below our own. Found by making one, setting a limit,
+    /// moving a process in where that is in doubt, and removing it.
+    fn find(&self, controller: &str) -> Option<PathBuf> {
+        let has = self.controllers.iter().any(|own| own == controller);
+        (has && self.try_in(&self.directory, controller).is_ok()).then(|| self.directory.clone())
     }
 
     /// Every directory in which groups of ours can be: our own, and those above it.
     pub fn places(&self) -> Vec<PathBuf> {
         let above = self.directory.ancestors().take_while(|path| path.starts_with(&self.mount_point));
         above.map(Path::to_owned).collect()
-    }
-
-    /// In v1 our own group can always have children. In v2 a group with processes cannot pass controllers on, so the
-    /// nearest ancestor that does is taken.
-    fn candidates(&self, controller: &str) -> Vec<PathBuf> {
-        match self.version {
-            Version::One if self.controllers.iter().any(|own| own == controller) => vec![self.directory.clone()],
-            Version::One => Vec::new(),
-            Version::Two => self.places(),
-        }
     }
 
     fn try_in(&self, directory: &Path, controller: &str) -> io::Result<()> {
@@ -164,6 +163,25 @@ impl Limits {
     }
 }
 
+/// Looks whether the groups that a process is in hold these limits, by what the kernel says of both. `memory` must be a multiple of
+/// a page.
+pub fn holds(pid: u32, limits: &Limits) -> io::Result<()> {
+    let found = hierarchies_of(pid)?;
+    for controller in CONTROLLERS {
+        let first = found.iter().find(|one| one.controllers.iter().any(|own| own == controller));
+        let hierarchy = first.or_else(|| found.iter().find(|one| one.version == Version::Two));
+        let Some(hierarchy) = hierarchy else { return Err(rustix::io::Errno::NODEV.into()) };
+        let (file, wanted) = limits.settings(hierarchy.version, controller).into_iter().next().unwrap_or_default();
+        let path = hierarchy.directory.join(file);
+        let read = fs::read_to_string(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        if read.trim() != wanted {
+            return Err(io::Error::other(format!("{} is {}, not {wanted}", path.display(), read.trim())));
+        }
+    }
+    Ok(())
+}
+
 /// The groups in which a run's sandboxes get theirs, held by descriptors so that no path is needed later.
 #[derive(Debug)]
 pub(crate) struct Parents {
@@ -186,23 +204,55 @@ pub(crate) struct Group {
 }
 
 impl Parents {
-    /// Finds, for every controller, the first hierarchy in which a group can be made. `None` if one has none: limits that
-    /// hold in part would be worse than limits that are known not to hold.
-    pub(crate) fn find() -> Option<Self> {
-        let hierarchies = hierarchies().ok()?;
+    /// Finds where groups with all controllers can be made: v1 by controller, the rest in one directory of v2. May move this process
+    /// to another group of v2. An error if one controller is missing: limits that hold in part would be worse than limits that
+    /// are known not to hold.
+    pub(crate) fn find() -> Result<Self, Trouble> {
+        let found = hierarchies().during("finding the control groups")?;
         let mut parents: Vec<(PathBuf, Version, Vec<&'static str>)> = Vec::new();
+        let mut unified = Vec::new();
+        let first: Vec<&Hierarchy> = found.iter().filter(|one| one.version == Version::One).collect();
         for controller in CONTROLLERS {
-            let (hierarchy, directory) = hierarchies.iter().find_map(|one| Some((one, one.find(controller)?)))?;
+            let Some(directory) = first.iter().find_map(|one| one.find(controller)) else {
+                unified.push(controller);
+                continue;
+            };
             match parents.iter_mut().find(|(known, ..)| *known == directory) {
                 Some((_, _, controllers)) => controllers.push(controller),
-                None => parents.push((directory, hierarchy.version, vec![controller])),
+                None => parents.push((directory, Version::One, vec![controller])),
             }
+        }
+        if !unified.is_empty() {
+            let hierarchy = found.iter().find(|one| one.version == Version::Two);
+            let absent = rustix::io::Errno::OPNOTSUPP;
+            let hierarchy = hierarchy.ok_or(absent).during("finding a hierarchy with memory, pids and cpu")?;
+            let place = unified::place(hierarchy, &unified)?;
+            for controller in &unified {
+                hierarchy.try_in(&place, controller).during("trying a control group's limits")?;
+            }
+            parents.push((place, Version::Two, unified));
         }
         let opened = parents.into_iter().map(|(directory, version, controllers)| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            Some((open(&directory, flags, Mode::empty()).ok()?, version, controllers))
+            Ok((open(&directory, flags, Mode::empty())?, version, controllers))
         });
-        Some(Self { parents: opened.collect::<Option<_>>()?, freezers: freezer::places(&hierarchies) })
+        let parents = opened.collect::<io::Result<_>>().during("opening the control groups")?;
+        // Looked at again: this process may be in another group by now.
+        let found = hierarchies().during("finding the control groups")?;
+        Ok(Self { parents, freezers: freezer::places(&found) })
+    }
+
+    /// Where they are, for people.
+    pub(crate) fn describe(&self) -> String {
+        let versions: std::collections::BTreeSet<&str> = self
+            .parents
+            .iter()
+            .map(|(_, version, _)| match version {
+                Version::One => "v1",
+                Version::Two => "v2",
+            })
+            .collect();
+        versions.into_iter().collect::<Vec<_>>().join(" and ")
     }
 
     /// Makes the groups of one sandbox, with their limits.
@@ -213,7 +263,7 @@ impl Parents {
             let written = made.map_err(io::Error::from).and_then(|()| {
                 for controller in controllers.iter().filter(|controller| !is_unbounded(controller)) {
                     for (index, (file, value)) in limits.settings(*version, controller).iter().enumerate() {
-                        let result = write_at(parent, &format!("{name}/{file}"), value);
+                        let result = set(parent, &format!("{name}/{file}"), value, index == 0);
                         // The first setting is the limit itself, and swap would be a way around it; the rest depends on
                         // how the kernel was built.
                         let needed = |file: &str| (file.contains("sw.") || file.contains("swap.")) && has_swap();
@@ -335,6 +385,23 @@ fn has_swap() -> bool {
     fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().count() > 1)
 }
 
+/// Writes a setting. A limit is read back: what the kernel has in its place may be no more than was asked for, but for the rest of a
+/// page.
+fn set(parent: &OwnedFd, file: &str, value: &str, is_limit: bool) -> io::Result<()> {
+    const PAGE: u64 = 4096;
+    write_at(parent, file, value)?;
+    if !is_limit {
+        return Ok(());
+    }
+    let opened = openat(parent, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let text = io::read_to_string(File::from(opened))?;
+    let number = |text: &str| text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+    match (number(&text), number(value)) {
+        (Some(held), Some(wanted)) if held <= wanted + PAGE => Ok(()),
+        _ => Err(rustix::io::Errno::RANGE.into()),
+    }
+}
+
 fn write_at(directory: &OwnedFd, file: &str, value: &str) -> io::Result<()> {
     let file = openat(directory, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(file, value.as_bytes())?;
@@ -365,10 +432,9 @@ garbage
     }
 
     #[test]
-    fn in_v2_ancestors_up_to_the_mount_are_candidates() {
+    fn places_are_the_ancestors_up_to_the_mount() {
         let found = parse("30 25 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup rw", "0::/user.slice/session.scope\n");
-        let candidates: Vec<String> =
-            found[0].candidates("memory").iter().map(|path| path.display().to_string()).collect();
+        let candidates: Vec<String> = found[0].places().iter().map(|path| path.display().to_string()).collect();
         assert_eq!(
             candidates,
             ["/sys/fs/cgroup/user.slice/session.scope", "/sys/fs/cgroup/user.slice", "/sys/fs/cgroup"]

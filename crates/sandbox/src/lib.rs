@@ -25,6 +25,7 @@ mod share;
 mod snapshot;
 mod transfer;
 mod tree;
+mod trial;
 
 pub use attempt::Tried;
 pub use carry::{CarryError, SystemChanges};
@@ -53,6 +54,7 @@ pub use share::share;
 pub use snapshot::{Archive, Changes, Snapshot};
 pub use transfer::{Reading, Writing};
 pub use tree::{Transferred, TreeError, TreeLimits};
+pub use trial::{Trial, TrialError, trial};
 pub use wire::{
     Argument, Attempt, Attempted, DialFailure, Ending, Entry, Exec, FailureKind, FileKind, Listed, LocalAddress,
     Outcome, Part, Stat, Stream, User, WindowSize,

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use jail::cgroups::{Version, hierarchies};
+use jail::cgroups::{Version, hierarchies_of};
 use sandbox::{Capture, Containers, Request, Sandbox};
 
 use super::run_true;
@@ -149,7 +149,8 @@ fn read(zygote: Option<u32>, sandboxes: usize) -> Result<Reading, Box<dyn Error>
             }
         }
     }
-    if let Some((directory, version)) = memory_group() {
+    let group = zygote.and_then(|zygote| children(zygote).ok()?.into_iter().find_map(memory_group));
+    if let Some((directory, version)) = group {
         // Everything below it counts. In v2 others may be below it too.
         reading.group = match version {
             Version::One => fs::read_to_string(directory.join("memory.kmem.usage_in_bytes"))?.trim().parse().ok(),
@@ -161,9 +162,13 @@ fn read(zygote: Option<u32>, sandboxes: usize) -> Result<Reading, Box<dyn Error>
     Ok(reading)
 }
 
-/// Where sandboxes' groups are made.
-fn memory_group() -> Option<(PathBuf, Version)> {
-    hierarchies().ok()?.iter().find_map(|one| Some((one.find("memory")?, one.version)))
+/// Where the group of a sandbox was made, by its first process.
+fn memory_group(guest: u32) -> Option<(PathBuf, Version)> {
+    let found = hierarchies_of(guest).ok()?;
+    let first = found.iter().find(|one| one.controllers.iter().any(|controller| controller == "memory"));
+    let group = first.or_else(|| found.iter().find(|one| one.version == Version::Two))?;
+    let is_ours = group.directory.file_name()?.to_string_lossy().starts_with("ringfence-");
+    is_ours.then_some((group.directory.parent()?.to_owned(), group.version))
 }
 
 fn children(pid: u32) -> Result<Vec<u32>, Box<dyn Error>> {

@@ -50,6 +50,7 @@ fn steps(request: &Request) -> u32 {
         | Request::Pause { .. }
         | Request::Resume { .. }
         | Request::Starved { .. }
+        | Request::Groups
         | Request::Archive { .. } => 60,
         // Very many layers are copied into one.
         Request::Freeze { .. } => 300,
@@ -295,19 +296,37 @@ impl Zygote {
         let _ = self.child.kill();
     }
 
+    /// Where control groups for sandboxes can be made, for people; an error says why nowhere.
+    pub fn groups(&mut self) -> Result<String, CreateError> {
+        let request = Request::Groups;
+        self.settle();
+        send(&self.socket, &request, &[]).map_err(CreateError::Gone)?;
+        match self.reply(steps(&request))? {
+            (Reply::Groups { place }, _) => Ok(place),
+            _ => Err(CreateError::Gone(io::Error::from(io::ErrorKind::InvalidData))),
+        }
+    }
+
     fn answer(&mut self, steps: u32) -> Result<Created, CreateError> {
+        match self.reply(steps)? {
+            (Reply::Created { pid }, listeners) => Ok(Created { pid, listeners }),
+            _ => Ok(Created { pid: 0, listeners: Vec::new() }),
+        }
+    }
+
+    /// An answer that is no failure.
+    fn reply(&mut self, steps: u32) -> Result<(Reply, Vec<OwnedFd>), CreateError> {
         // The socket itself never waits.
         if !(0..steps).any(|_| can_be_read(&self.socket, STEP)) {
             self.give_up();
             return Err(CreateError::Silent(STEP * steps));
         }
         match receive::<Reply>(&self.socket).map_err(CreateError::Gone)? {
-            Some((Reply::Created { pid }, listeners)) => Ok(Created { pid, listeners }),
-            Some((Reply::Done, _)) => Ok(Created { pid: 0, listeners: Vec::new() }),
             Some((Reply::NotEnded, _)) => Err(CreateError::NotEnded),
             Some((Reply::Failed { step, errno }, _)) => {
                 Err(CreateError::Refused { step, source: io::Error::from_raw_os_error(errno) })
             }
+            Some(reply) => Ok(reply),
             None => Err(CreateError::Gone(io::Error::from(io::ErrorKind::UnexpectedEof))),
         }
     }

@@ -86,9 +86,10 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str, range: Option<Rc<R
         (None, None) => Rc::new(Range { owner: 0, _lock: None }),
     };
     let mut group = match (&home.parents, &kind.limits) {
-        (Some(parents), Some(limits)) => Some(parents.make(name, limits).during("making the control group")?),
-        (None, Some(_)) => {
-            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)).during("making the control group");
+        (Ok(parents), Some(limits)) => Some(parents.make(name, limits).during("making the control group")?),
+        (Err(Trouble { step, error }), Some(_)) => {
+            let error = io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO));
+            return Err(Trouble { step, error });
         }
         (_, None) => None,
     };
@@ -106,7 +107,7 @@ pub(super) fn begin(home: &mut Home, kind: &Kind, name: &str, range: Option<Rc<R
     let (pid, pidfd) = match born {
         Ok(born) => born,
         Err(trouble) => {
-            if let (Some(parents), Some(group)) = (&home.parents, &group) {
+            if let (Ok(parents), Some(group)) = (&home.parents, &group) {
                 parents.remove_all(&[group]);
             }
             return Err(trouble);
@@ -165,7 +166,7 @@ fn give_ids(rights: Rights, blank: &Blank) -> Result<(), Trouble> {
 pub(super) fn discard(home: &Home, sandbox: &Sandbox) {
     let _ = pidfd_send_signal(&sandbox.pidfd, Signal::KILL);
     let _ = waitid(WaitId::PidFd(sandbox.pidfd.as_fd()), WaitIdOptions::EXITED);
-    if let (Some(parents), Some(group)) = (&home.parents, &sandbox.group) {
+    if let (Ok(parents), Some(group)) = (&home.parents, &sandbox.group) {
         parents.remove_all(&[group]);
     }
 }

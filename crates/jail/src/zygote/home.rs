@@ -46,7 +46,7 @@ pub(super) struct Home {
     pub(super) cradle: Cradle,
     pub(super) nodes: Nodes,
     pub(super) rights: Rights,
-    pub(super) parents: Option<Parents>,
+    pub(super) parents: Result<Parents, Trouble>,
     pub(super) overlays: overlay::Interface,
     /// Where id ranges are locked: root's own directory, opened before the workshop hides it.
     pub(super) id_locks: Option<OwnedFd>,

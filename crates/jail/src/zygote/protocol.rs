@@ -138,6 +138,8 @@ pub(crate) enum Request {
     Starved {
         id: u32,
     },
+    /// Where control groups can be made.
+    Groups,
     /// Write what a sandbox or a snapshot changed of its image, as one layer's archive, into the first descriptor that
     /// comes with it, and then into the second how that went.
     Archive {
@@ -160,6 +162,9 @@ pub(crate) enum Reply {
     /// With the listeners of a captured network beside it.
     Created {
         pid: i32,
+    },
+    Groups {
+        place: String,
     },
     Done,
     /// A sandbox was told to end, and a process of it has not ended yet. The zygote removes what is left when it has.

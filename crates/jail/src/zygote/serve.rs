@@ -13,6 +13,7 @@ use super::home::Home;
 use super::prepared::Prepared;
 use super::protocol::{Changed, Reply, Request, receive_into, room, send};
 use super::{During as _, Trouble, cradle, snapshot};
+use crate::cgroups::Parents;
 use crate::syscalls;
 
 /// A sandbox whose stream has ended is gone within this time, with all of its processes.
@@ -64,6 +65,7 @@ pub fn main() -> ExitCode {
                 }
                 Ok((Reply::Done, Vec::new()))
             }
+            (Request::Groups, _) => server.groups().map(|place| (Reply::Groups { place }, Vec::new())),
             (Request::Starved { id }, _) => server.starved(id).map(|()| (Reply::Done, Vec::new())),
             (Request::Pause { id }, _) => server.pause(id).map(|()| (Reply::Done, Vec::new())),
             (Request::Resume { id }, _) => server.resume(id).map(|()| (Reply::Done, Vec::new())),
@@ -149,6 +151,16 @@ impl Server {
                 return receive_into(socket, &mut self.room);
             }
         }
+    }
+
+    /// Where control groups can be made.
+    fn groups(&self) -> Result<String, Trouble> {
+        let copy = |Trouble { step, error }: &Trouble| {
+            let error = std::io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO));
+            Trouble { step, error }
+        };
+        let home = self.home.as_ref().map_err(copy)?;
+        home.parents.as_ref().map(Parents::describe).map_err(copy)
     }
 
     fn create(&mut self, spec: &mut super::Spec, descriptors: Vec<OwnedFd>) -> Result<(Reply, Vec<OwnedFd>), Trouble> {
@@ -241,7 +253,7 @@ impl Server {
         let absent = || std::io::Error::from_raw_os_error(libc::ENOENT);
         let home = self.home.as_ref().map_err(|_| absent()).during(during)?;
         let sandbox = self.sandboxes.get_mut(&id).ok_or_else(absent).during(during)?;
-        let parents = home.parents.as_ref().ok_or_else(absent).during(during)?;
+        let parents = home.parents.as_ref().map_err(|_| absent()).during(during)?;
         let group = sandbox.group.as_ref().ok_or_else(absent).during(during)?;
         let mut ended = [PollFd::from_borrowed_fd(sandbox.pidfd.as_fd(), PollFlags::IN)];
         poll(&mut ended, Some(&AN_END)).during(during)?;
@@ -262,7 +274,7 @@ impl Server {
         let unable = || std::io::Error::from_raw_os_error(libc::EOPNOTSUPP);
         let home = self.home.as_ref().map_err(|_| absent()).during(during)?;
         let sandbox = self.sandboxes.get_mut(&id).ok_or_else(absent).during(during)?;
-        let (Some(parents), Some(group)) = (&home.parents, &mut sandbox.group) else {
+        let (Ok(parents), Some(group)) = (&home.parents, &mut sandbox.group) else {
             return Err(unable()).during(during);
         };
         sandbox.frozen = Some(parents.freeze(group).during(during)?);
@@ -319,7 +331,7 @@ impl Server {
     }
 
     fn remove_groups(&self, sandboxes: &[Sandbox]) {
-        let Ok(Home { parents: Some(parents), .. }) = &self.home else { return };
+        let Ok(Home { parents: Ok(parents), .. }) = &self.home else { return };
         let groups: Vec<_> = sandboxes.iter().filter_map(|sandbox| sandbox.group.as_ref()).collect();
         parents.remove_all(&groups);
     }

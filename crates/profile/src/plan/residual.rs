@@ -39,7 +39,11 @@ pub(super) fn remaining(plan: &Plan) -> Vec<Residual> {
     }
     if plan.allow_setuid {
         // Who that root is outside is a residual of its own where it is not nobody.
-        let outside = if plan.provider == Provider::Container { ", which is nobody outside" } else { "" };
+        let outside = match (plan.provider, plan.controls.iter().any(|control| control.id == "host.ids")) {
+            (Provider::Container, true) => ", which is nobody outside",
+            (Provider::Container, false) => ", which is the user who runs the sandbox outside",
+            _ => "",
+        };
         all.push(residual(
             "setuid_programs",
             format!("setuid programs work inside: a plain user there can become root there{outside}"),

@@ -328,7 +328,7 @@ pub(super) const PROBES: &[Probe] = &[
     probe(
         "limit_memory",
         Control::Memory,
-        Full,
+        Fast,
         "use twice the memory",
         "ended at the limit",
         Way::Bound(Bound::Memory),
@@ -336,12 +336,12 @@ pub(super) const PROBES: &[Probe] = &[
     probe(
         "limit_pids",
         Control::Pids,
-        Full,
+        Fast,
         "have twice the processes",
         "refused at the limit",
         Way::Bound(Bound::Pids),
     ),
-    probe("limit_disk", Control::Disk, Full, "write twice the bytes", "refused at the limit", Way::Bound(Bound::Disk)),
+    probe("limit_disk", Control::Disk, Fast, "write twice the bytes", "refused at the limit", Way::Bound(Bound::Disk)),
     probe("limit_inodes", Control::Disk, Full, "make many files", "refused at the limit", Way::Bound(Bound::Inodes)),
     probe(
         "limit_open_files",
