@@ -35,6 +35,8 @@ pub(crate) struct Story {
     pub(crate) request: Option<String>,
     /// The names that it really presented, once it is refused for them.
     shown: OnceLock<Presented>,
+    /// Why it is refused, from the moment on which that is decided: the program is still told so then.
+    refused: OnceLock<Reason>,
     pub(crate) meter: Meter,
 }
 
@@ -59,15 +61,16 @@ pub(crate) async fn serve(served: Arc<Served>, stream: Socket, to: Option<Socket
         reached_service: false,
         request: None,
         shown: OnceLock::new(),
+        refused: OnceLock::new(),
         meter: Meter::new(),
     };
     let ended = served.ended.clone();
     let fate = tokio::select! {
         fate = tell(&served, stream, to, &mut story) => fate,
-        () = ended.cancelled() => if story.was_connected() {
-            Fate::Done
-        } else {
-            Fate::Ended(Reason::SandboxEnded)
+        () = ended.cancelled() => match story.refused.get() {
+            Some(reason) => Fate::Ended(*reason),
+            None if story.was_connected() => Fate::Done,
+            None => Fate::Ended(Reason::SandboxEnded),
         },
     };
     let reason = match fate {
@@ -101,7 +104,8 @@ impl Story {
         self.used.get().is_some() || self.reached_service
     }
 
-    fn present(&self, shown: Option<Presented>) {
+    fn refuse(&self, reason: Reason, shown: Option<Presented>) {
+        let _ = self.refused.set(reason);
         if let Some(shown) = shown {
             let _ = self.shown.set(shown);
         }
@@ -271,7 +275,7 @@ async fn show(
             match in_time(limit, handshake::greeting(stream, &mut first, &name)).await {
                 Ok(greeting) => Ok(Shown::Tls { first, greeting, name }),
                 Err(reason) => {
-                    story.present(Presented::by_tls(&first));
+                    story.refuse(reason, Presented::by_tls(&first));
                     Err(reason)
                 }
             }
@@ -285,7 +289,7 @@ async fn show(
                     Ok(Shown::Http { first, head, name })
                 }
                 Err(reason) => {
-                    story.present(Presented::by_http(&first));
+                    story.refuse(reason, Presented::by_http(&first));
                     requests::forbid(stream, reason).await;
                     Err(reason)
                 }
@@ -328,6 +332,7 @@ async fn pass(
         Ok(other) => other,
         Err(reason) => {
             if let Shown::Http { .. } = shown {
+                story.refuse(reason, None);
                 requests::forbid(stream, reason).await;
             }
             return Err(reason);

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use egress::{Asked, Attachment, Decider, GatewayProcess, Limits, Notice, Reason, Record, Settings};
+use egress::{Asked, Attachment, Decider, GatewayProcess, Limits, Notice, Protocol, Reason, Record, Settings};
 use jail::zygote::{Image, Network};
 use profile::{Egress, NetworkRules};
 use sandbox::{Containers, Event, Exec, Overflow, Request, Sandbox, Stream, User};
@@ -309,6 +309,33 @@ fn one_gateway_serves_many_and_keeps_them_apart() {
         for sandbox in [a, b, c] {
             sandbox.stop().await.unwrap();
         }
+    });
+}
+
+/// The program has its answer, and has not closed the connection, when the sandbox's network ends.
+#[test]
+fn a_refusal_stays_one_when_the_network_ends() {
+    in_testnet("a_refusal_stays_one_when_the_network_ends", || async {
+        let mut world = World::new(Limits::default(), None).await;
+        let (sandbox, attachment) = world.sandbox("a", &listed(&["www.example.org"])).await;
+        let script = r#"exec perl -MIO::Socket::IP -e '
+            $| = 1; my $s = IO::Socket::IP->new(PeerHost => "www.example.org", PeerPort => 80) or die;
+            syswrite $s, "GET / HTTP/1.1\r\nHost: www.example.net\r\n\r\n";
+            sysread $s, my $answer, 12; print $answer; sleep 20'"#;
+        let mut refused = sandbox.start(command(script)).unwrap();
+        let mut said = Vec::new();
+        while said.len() < 12 {
+            match refused.next().await {
+                Event::Output(Stream::Out, bytes) => said.extend(bytes),
+                Event::Ended(outcome) => panic!("{outcome:?}"),
+                _ => {}
+            }
+        }
+        assert_eq!(said, b"HTTP/1.1 403");
+        world.gateway.detach(attachment).await.unwrap();
+        let record = world.record(|record| record.protocol == Protocol::Http).await;
+        assert_eq!(record.reason, Some(Reason::HostMismatch), "{record:?}");
+        sandbox.stop().await.unwrap();
     });
 }
 
