@@ -131,13 +131,27 @@ pub(crate) fn is_alive(run: &str) -> io::Result<bool> {
 pub(crate) fn clean_up() -> io::Result<()> {
     for entry in fs::read_dir(base()?)?.flatten() {
         let directory = entry.path();
-        let Ok(lock) = File::open(directory.join(LOCK)) else { continue };
-        // Held while we remove it, so that it is dead indeed.
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            fs::remove_dir_all(directory)?;
+        // The lock is held while we remove it, so that it is dead indeed.
+        let (is_dead, _held) = match File::open(directory.join(LOCK)) {
+            Ok(lock) => (flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(), Some(lock)),
+            // A directory appears with its lock: without one, its runner was killed while it removed it.
+            Err(error) => (error.kind() == io::ErrorKind::NotFound && is_run(&directory), None),
+        };
+        if is_dead {
+            match fs::remove_dir_all(directory) {
+                // By its runner, just now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
         }
     }
     Ok(())
+}
+
+/// Whether a path in the base is the directory of a run that others can see.
+fn is_run(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.is_some_and(is_plain) && fs::symlink_metadata(directory).is_ok_and(|metadata| metadata.is_dir())
 }
 
 #[cfg(test)]

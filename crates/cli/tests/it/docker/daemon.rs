@@ -40,6 +40,12 @@ pub(crate) fn docker(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
+/// What the daemon says of a container, unless it is gone meanwhile.
+pub(crate) fn inspect(container: &str, format: &str) -> Option<String> {
+    let output = Command::new("docker").args(["inspect", "--format", format, container]).output().unwrap();
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// Runs a program in a container whose own command may end by it: everything inside then ends too, this program included. Tried again
 /// where the daemon's runtime could not start it (126): with forty containers on a busy machine that happens.
 pub(crate) fn exec_to_the_end(container: &str, program: &[&str]) {

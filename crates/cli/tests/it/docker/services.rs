@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::common;
 use crate::common::evaluation::{dump, ended, write};
-use crate::docker::daemon::{DEBIAN, STATIC, alone, among, docker, gone, ours};
+use crate::docker::daemon::{DEBIAN, STATIC, alone, among, docker, gone, inspect, ours};
 
 /// A web server that begins when its page is there, a database that answers on one port, somebody on no network at all, and
 /// the agent. The page comes by a volume, from a service that ends.
@@ -289,7 +289,8 @@ fn the_plan_says_what_each_service_sees_of_the_host_and_may_use_up() {
     let mut held: Vec<String> = Vec::new();
     while held.len() < 2 && Instant::now() < deadline {
         let format = "{{.HostConfig.Memory}} {{.HostConfig.PidsLimit}} {{range .HostConfig.Mounts}}{{.Target}} {{end}}";
-        held = ours().iter().map(|id| docker(&["inspect", "--format", format, id])).collect();
+        // Not the one that is there for a moment while the network is made.
+        held = ours().iter().filter_map(|id| inspect(id, format)).collect();
     }
     child.kill().unwrap();
     child.wait().unwrap();
