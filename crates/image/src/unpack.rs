@@ -126,10 +126,9 @@ impl Layer {
     /// One that the archive does not list has the earliest time, not today's: the same layer is the same tree everywhere.
     fn directory(&mut self, parts: &[&OsStr]) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let mut path = PathBuf::from(".");
         path.extend(parts);
-        match openat2(&self.root, &path, flags, Mode::empty(), inside) {
+        match open_inside(&self.root, &path, flags) {
             Ok(directory) => return Ok(directory),
             Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
@@ -145,7 +144,7 @@ impl Layer {
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(openat2(&self.root, &path, flags, Mode::empty(), inside)?)
+        Ok(open_inside(&self.root, &path, flags)?)
     }
 
     fn count(&mut self) -> io::Result<()> {
@@ -242,18 +241,29 @@ impl Layer {
     }
 
     fn finish(&self) -> io::Result<()> {
-        let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         // What is in a directory comes before it: afterwards it may be closed.
         for (path, mode, mtime) in self.directories.inner_first() {
             // A later entry may have put something else in its place.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            if let Ok(directory) = openat2(&self.root, &path, flags, Mode::empty(), inside) {
+            if let Ok(directory) = open_inside(&self.root, &path, flags) {
                 fchmod(&directory, Mode::from_raw_mode(RawMode::from(mode)))?;
                 futimens(&directory, &time(mtime))?;
             }
         }
         Ok(())
     }
+}
+
+/// Opens a path as a program does that has `root` as its root. The kernel cannot tell that `..` stays inside while anything is
+/// renamed or mounted anywhere on the machine (`EAGAIN`, openat2(2)): then it is asked again.
+fn open_inside(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    const MAX_TRIES: usize = 10_000;
+    let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let open = || match openat2(root, path, flags, Mode::empty(), inside) {
+        Err(Errno::AGAIN) => None,
+        opened => Some(opened),
+    };
+    (0..MAX_TRIES).find_map(|_| open()).unwrap_or(Err(Errno::AGAIN))
 }
 
 /// Users' own attributes and file capabilities. Never those by which an overlay is steered.
