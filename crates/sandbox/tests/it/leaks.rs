@@ -32,10 +32,7 @@ impl State {
         let fits = |now: &(usize, usize, usize)| {
             before.helpers.iter().any(|then| now.0 <= then.0 && now.1 <= then.1 && now.2 <= then.2)
         };
-        self.own_descriptors <= before.own_descriptors
-            && self.groups <= before.groups
-            && self.helpers.len() <= before.helpers.len()
-            && self.helpers.iter().all(fits)
+        self.own_descriptors <= before.own_descriptors && self.groups <= before.groups && self.helpers.iter().all(fits)
     }
 }
 
