@@ -4,7 +4,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use profile::{Approval, Document, Overrides, Profile};
+use mutation::{Mutation, mutated};
+use profile::{Approval, Capability, Document, Finding, Overrides, Profile};
 use sandbox::{Image, Limits, Network, System};
 use verify::{Conclusion, Speed, Subject};
 
@@ -33,7 +34,13 @@ fn subject() -> Subject {
     let overrides = Overrides { approval: Some(Approval::Operator), ..Overrides::default() };
     let environment = profile::Environment::default();
     let request = profile::Request::resolve(Document::bare(requested, "a test"), &environment, overrides);
-    let plan = profile::compile(&request, &host::kernel_facts()).unwrap_or_else(|refusal| panic!("{refusal:?}"));
+    let mut facts = host::kernel_facts();
+    // A limit that was taken away is noticed by the facts already, and then no plan promises it. Here it is promised all the same.
+    if mutated(Mutation::NoMemoryLimit) || mutated(Mutation::NoPidsLimit) {
+        assert!(!facts.has(Capability::Cgroups), "the facts do not notice it");
+        facts = facts.with(Capability::Cgroups, Finding::works("promised for a test"));
+    }
+    let plan = profile::compile(&request, &facts).unwrap_or_else(|refusal| panic!("{refusal:?}"));
     let unbounded = plan.residual.iter().any(|residual| residual.id == "unbounded");
     let limits = Limits {
         memory: plan.limits.memory.amount.0,

@@ -72,6 +72,9 @@ async fn a_waiting_keeper_that_is_killed_or_stopped_costs_at_most_one_command() 
     };
     let sandbox = create().await;
     assert_eq!(sh(&sandbox, &signal("KILL")).await.lines().count(), 1, "one waits");
+    // A command that was begun with it is the one that it costs.
+    let first = exec(&sandbox, command(&["true"])).await.unwrap().outcome;
+    assert!(matches!(first, Outcome::Exited(0) | Outcome::Signalled(9)), "{first:?}");
     assert_eq!(sh(&sandbox, "echo fine").await, "fine");
     assert_eq!(sh(&sandbox, &signal("STOP")).await.lines().count(), 1, "and one again");
     let start = Instant::now();
