@@ -40,8 +40,8 @@ pub(crate) fn namespace_fix() -> String {
     } else if setting("kernel/unprivileged_userns_clone", "0") {
         "unprivileged user namespaces are switched off: sysctl kernel.unprivileged_userns_clone=1".into()
     } else if setting("kernel/apparmor_restrict_unprivileged_userns", "1") {
-        "AppArmor restricts user namespaces: allow `userns` in a profile for this program, or sysctl \
-         kernel.apparmor_restrict_unprivileged_userns=0"
+        "AppArmor restricts user namespaces: install ringfence as /usr/local/bin/ringfence with its profile, \
+         packaging/apparmor/ringfence (the file says how), or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
             .into()
     } else {
         "inside a container, allow user namespaces in its seccomp profile and give it CAP_SYS_ADMIN; otherwise ask the \
@@ -65,7 +65,15 @@ pub(crate) fn overlay() -> Finding {
     let result = probe::overlay(DEADLINE);
     let blocked_earlier =
         matches!(&result, Err(Failure::Refused { step: Step::UserNamespace | Step::OtherNamespaces, .. }));
-    finding(result, "works", || {
+    // Root's sandboxes have other marks.
+    let is_root = rustix::process::geteuid().is_root();
+    let is_whole = result.is_err() || is_root || probe::remade_directories(DEADLINE).is_ok();
+    let works = if is_whole {
+        "works"
+    } else {
+        "works, but a directory of the image that was removed cannot be made again (EIO; for plain users, Linux 6.6 or later)"
+    };
+    finding(result, works, || {
         if blocked_earlier {
             namespace_fix()
         } else {

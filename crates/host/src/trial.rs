@@ -56,7 +56,7 @@ fn groups_fix() -> String {
         return "run as root; in a container, with a writable /sys/fs/cgroup (docker run --privileged --cgroupns=private)".into();
     }
     "log in with a session of this user's own (ssh, not su); without one: sudo loginctl enable-linger $USER; in a service: \
-     Delegate=yes in the unit"
+     Delegate=yes in the unit. systemd is asked by its bus: the packages dbus and dbus-user-session, or their like, are needed"
         .into()
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::attempt::{Failure, Refused, Step, attempt};
 use crate::nftables::{self, Ports};
-use crate::steps::{IdMaps, enter_namespaces, overlay as mount_overlay, seccomp};
+use crate::steps::{IdMaps, enter_namespaces, overlay as mount_overlay, remake_directory, seccomp};
 use crate::{kvm, netlink, zygote};
 
 /// A user namespace, and all other namespaces from inside it.
@@ -20,6 +20,17 @@ pub fn overlay(deadline: Duration) -> Result<(), Failure> {
     attempt(deadline, || {
         enter_namespaces(&maps)?;
         mount_overlay()
+    })
+}
+
+/// In such an overlay, a directory of the lower layer that is removed and made again. A plain user's needs extended attributes on a
+/// tmpfs (Linux 6.6).
+pub fn remade_directories(deadline: Duration) -> Result<(), Failure> {
+    let maps = IdMaps::of_caller();
+    attempt(deadline, || {
+        enter_namespaces(&maps)?;
+        mount_overlay()?;
+        remake_directory()
     })
 }
 

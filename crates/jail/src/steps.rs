@@ -67,7 +67,7 @@ fn mount(step: Step, kind: &CStr, target: &CStr, flags: libc::c_ulong, options: 
 pub(crate) fn overlay() -> Result<(), Refused> {
     mount(Step::Tmpfs, c"none", c"/", libc::MS_REC | libc::MS_PRIVATE, c"")?;
     mount(Step::Tmpfs, c"tmpfs", c"/tmp", 0, c"size=1m")?;
-    for directory in [c"/tmp/lower", c"/tmp/upper", c"/tmp/work", c"/tmp/root"] {
+    for directory in [c"/tmp/lower", c"/tmp/lower/again", c"/tmp/upper", c"/tmp/work", c"/tmp/root"] {
         // WHY: no allocation is allowed here.
         // SAFETY: the path is NUL-terminated.
         check(Step::Tmpfs, unsafe { libc::mkdir(directory.as_ptr(), 0o700) })?;
@@ -78,6 +78,16 @@ pub(crate) fn overlay() -> Result<(), Refused> {
     // SAFETY: the path is NUL-terminated.
     let fd = unsafe { libc::open(c"/tmp/root/file".as_ptr(), libc::O_CREAT | libc::O_WRONLY | libc::O_CLOEXEC, 0o600) };
     check(Step::OverlayWrite, fd).map(|_| ())
+}
+
+/// In that overlay, removes a directory of the lower layer and makes it again: the new one must be marked as hiding the old.
+pub(crate) fn remake_directory() -> Result<(), Refused> {
+    let again = c"/tmp/root/again";
+    // WHY: no allocation is allowed here.
+    // SAFETY: the path is NUL-terminated.
+    check(Step::OverlayWrite, unsafe { libc::rmdir(again.as_ptr()) })?;
+    // WHY, SAFETY: as above.
+    check(Step::OverlayWrite, unsafe { libc::mkdir(again.as_ptr(), 0o700) }).map(|_| ())
 }
 
 /// The error number that the probe's filter answers with: one that `getppid` can never give by itself.
