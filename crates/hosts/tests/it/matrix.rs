@@ -33,7 +33,8 @@ fn values(text: &str) -> BTreeMap<&str, &str> {
 
 /// Which capabilities doctor says are there, and what it says to do for the rest.
 fn capabilities(text: &str) -> BTreeMap<String, (bool, String)> {
-    let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no answer of doctor: {text}"));
+    let line = text.lines().find(|line| line.starts_with('{')).unwrap_or_default();
+    assert!(!line.is_empty(), "no answer of doctor: {text}");
     let doctor: Value = serde_json::from_str(line).unwrap();
     let of = |one: &Value| {
         let words = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
