@@ -260,7 +260,13 @@ fn killed(place: &Path, task: &str, more: &[&str]) -> PathBuf {
     };
     let alive = log::Reader::open(&log).is_ok_and(|log| log.status() == log::Status::Started);
     if alive {
-        let (code, _, messages) = retry(place, &log, &[]);
+        // Read while its writer writes its directory, a log is no archive for a moment.
+        let (code, messages) = loop {
+            let (code, _, messages) = retry(place, &log, &[]);
+            if code != 2 || !messages.contains("not a zip") || Instant::now() > deadline {
+                break (code, messages);
+            }
+        };
         assert!(code == 0 || (code == 2 && messages.contains("still being written")), "{messages}");
     }
     let _ = child.kill();

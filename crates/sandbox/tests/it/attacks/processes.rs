@@ -83,8 +83,15 @@ async fn a_waiting_keeper_that_is_killed_or_stopped_costs_at_most_one_command() 
     assert!(start.elapsed() < Duration::from_secs(2));
     assert_eq!(sh(&sandbox, "echo fine").await, "fine");
     // The guest, the keeper of who looks, its three processes; and one that waits, if it was made already.
-    let left = sh(&sandbox, "sleep 0.2; ls -d /proc/[0-9]* | wc -l").await.parse::<u32>().unwrap();
-    assert!(matches!(left, 5 | 6), "none is left: {left}");
+    // What was ended may take a busy machine a moment.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let left = sh(&sandbox, "sleep 0.2; ls -d /proc/[0-9]* | wc -l").await.parse::<u32>().unwrap();
+        if matches!(left, 5 | 6) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "none is left: {left}");
+    }
 }
 
 #[tokio::test]
