@@ -1,9 +1,8 @@
-//! Where groups are made in the unified hierarchy (v2): in one directory for all controllers, in a subtree that no manager
-//! but us uses.
+//! The parent directory of sandbox groups in the unified hierarchy (v2): one directory with all controllers, in a delegated subtree.
 //!
-//! That is, in this order: the unit that this process is in, where systemd delegates it (`Delegate=yes`); a scope that systemd
-//! makes for this process; and without systemd, in a container for one, the nearest group that passes the controllers on.
-//! Beside systemd's own units nothing is made: it would enable and disable controllers there as it likes.
+//! In this order: this process's own unit, if systemd delegates it (`Delegate=yes`); a transient scope that systemd creates for this
+//! process; without systemd, for example in a container, the nearest group that passes the controllers on. No group is created next to
+//! systemd's own units, because systemd enables and disables controllers there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,17 +15,18 @@ use rustix::io::Errno;
 use super::{Hierarchy, hierarchies, scope};
 use crate::zygote::{During as _, Trouble};
 
-/// The child of a delegated group that its processes are moved to: a group that passes controllers on has none itself.
+/// The leaf group for the processes of a delegated group: a group that passes controllers on cannot have processes itself.
 const LEAF: &str = "ringfence-runners";
-/// Processes may fork while they are moved.
+/// Maximum number of passes over `cgroup.procs`: processes may fork while they are moved.
 const PASSES: usize = 100;
 
-/// A directory in which groups with all these controllers can be made. May move this process to another group.
+/// Finds a directory in which groups with all these controllers can be created. May move this process to another group.
+///
+/// A delegated unit without the controllers is an error: a scope elsewhere would be outside of the unit's own limits.
 pub(super) fn place(hierarchy: &Hierarchy, controllers: &[&str]) -> Result<PathBuf, Trouble> {
     let own = &hierarchy.directory;
-    if let Some(unit) = delegated(own, &hierarchy.mount_point)
-        && pass_on(&unit, controllers).is_ok()
-    {
+    if let Some(unit) = delegated(own, &hierarchy.mount_point) {
+        pass_on(&unit, controllers).during("passing memory, pids and cpu on in the delegated unit")?;
         return Ok(unit);
     }
     if scope::has_manager() {
@@ -46,16 +46,16 @@ pub(super) fn place(hierarchy: &Hierarchy, controllers: &[&str]) -> Result<PathB
     Ok(own.clone())
 }
 
-/// The delegated unit that a group is, or is the leaf of.
+/// Returns the delegated unit of this group: the group itself, or the parent of our leaf.
 fn delegated(own: &Path, mount_point: &Path) -> Option<PathBuf> {
     let unit = if own.file_name() == Some(OsStr::new(LEAF)) { own.parent()? } else { own };
-    // A user's manager is a delegated unit too, and what is in it is that manager's.
+    // `user@UID.service` is delegated too, but to systemd's user manager.
     let of_manager = unit.file_name().is_some_and(|name| name.to_string_lossy().starts_with("user@"));
     let is_ours = unit != mount_point && !of_manager && (is_marked(unit) || is_border(unit));
     is_ours.then(|| unit.to_owned())
 }
 
-/// The mark of systemd; plain users can read it since version 251.
+/// Checks systemd's delegation attribute; plain users can read it since systemd 251.
 fn is_marked(unit: &Path) -> bool {
     ["user.delegate", "trusted.delegate"].iter().any(|name| {
         let mut value = [0; 1];
@@ -63,7 +63,7 @@ fn is_marked(unit: &Path) -> bool {
     })
 }
 
-/// Whether a directory is this user's, but not the one above it: given to the user by a manager of the system.
+/// Checks for a directory of this user below a directory of another: a unit that the system manager delegated to the user.
 fn is_border(unit: &Path) -> bool {
     let owner = |path: &Path| fs::metadata(path).map(|metadata| metadata.uid()).ok();
     let user = rustix::process::geteuid().as_raw();
@@ -75,7 +75,7 @@ fn has_all(directory: &Path, file: &str, controllers: &[&str]) -> bool {
     controllers.iter().all(|controller| text.split_whitespace().any(|word| word == *controller))
 }
 
-/// Has a group pass controllers on to its children, and looks whether it does.
+/// Enables controllers for a group's children and reads the result back.
 fn pass_on(directory: &Path, controllers: &[&str]) -> io::Result<()> {
     const SWITCH: &str = "cgroup.subtree_control";
     if has_all(directory, SWITCH, controllers) {
@@ -92,7 +92,7 @@ fn pass_on(directory: &Path, controllers: &[&str]) -> io::Result<()> {
     if has_all(directory, SWITCH, controllers) { Ok(()) } else { Err(Errno::BUSY.into()) }
 }
 
-/// Moves every process of a group to its leaf.
+/// Moves every process of a group to its leaf group.
 fn clear(directory: &Path) -> io::Result<()> {
     let leaf = directory.join(LEAF);
     match fs::create_dir(&leaf) {
