@@ -1,4 +1,4 @@
-//! What a whole sandbox says about this host, which its parts alone do not.
+//! Facts from a trial sandbox: it shows failures that the probes of single features miss.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use sandbox::{Trial, TrialError};
 
 use crate::kernel::story;
 
-/// Corrects what the probes of single features found.
+/// Corrects the findings of the feature probes by the result of the trial.
 pub(crate) fn judge(facts: Facts, trial: Result<Trial, Finding>) -> Facts {
     let Trial { sandbox, captured, groups } = match trial {
         Ok(trial) => trial,
@@ -29,7 +29,7 @@ pub(crate) fn judge(facts: Facts, trial: Result<Trial, Finding>) -> Facts {
     facts
 }
 
-/// A capability is missing, whatever its own probe says. One that it found missing says more about why.
+/// Marks a capability as missing, unless its own probe already did with a more specific reason.
 fn blame(facts: Facts, capability: Capability, error: &TrialError) -> Facts {
     if !facts.has(capability) {
         return facts;
@@ -38,7 +38,7 @@ fn blame(facts: Facts, capability: Capability, error: &TrialError) -> Facts {
     facts.with(capability, Finding::missing(format!("a whole sandbox could not be made: {}", story(error)), fix))
 }
 
-/// Which capability a step belongs to.
+/// Maps a failed step to its capability.
 fn part(error: &TrialError) -> Capability {
     let about = |words: &[&str]| words.iter().any(|word| error.step.contains(word));
     if about(&["overlay", "layer", "host image"]) {
@@ -50,7 +50,7 @@ fn part(error: &TrialError) -> Capability {
     }
 }
 
-/// How to get control groups here.
+/// The fix for missing control groups on this host.
 fn groups_fix() -> String {
     if !Path::new("/run/systemd/system").is_dir() {
         return "run as root; in a container, with a writable /sys/fs/cgroup (docker run --privileged --cgroupns=private)".into();

@@ -41,7 +41,7 @@ impl Suite {
     }
 }
 
-/// What is needed to boot.
+/// The files needed to boot.
 #[derive(Debug, Clone)]
 pub struct Image {
     /// Its release.
@@ -52,7 +52,7 @@ pub struct Image {
     pub(crate) key: PathBuf,
 }
 
-/// What systems with a session have, and what tests run.
+/// Packages for systemd sessions and for the test script.
 const PACKAGES: &str = "apparmor,dbus,dbus-user-session,git,initramfs-tools,iproute2,kmod,libpam-systemd,\
                         linux-image-cloud-amd64,openssh-server,perl,procps,python3-minimal,systemd,systemd-sysv,udev,uidmap,util-linux";
 

@@ -12,7 +12,7 @@ use std::process::Command;
 pub use image::{Image, Suite};
 pub use machine::{Machine, Output};
 
-/// Why there is no machine.
+/// Errors of images and machines.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program that was needed failed.

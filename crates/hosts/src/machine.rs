@@ -1,4 +1,4 @@
-//! A machine that runs.
+//! A running QEMU virtual machine, controlled by ssh.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::{Error, run};
 /// Time from the start to an answer by ssh. Without hardware virtualisation, 30 to 60 seconds are usual.
 const BOOT: Duration = Duration::from_mins(6);
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Output {
     /// Its exit code; 255 is ssh's own.
@@ -55,7 +55,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Which release it is.
+    /// The release of its image.
     pub fn suite(&self) -> Suite {
         self.suite
     }

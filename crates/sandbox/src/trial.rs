@@ -1,5 +1,4 @@
-//! A whole sandbox, made and ended only to see whether this host can hold one: by the engine's own code, so that what is found
-//! here is what a plan gets.
+//! A trial sandbox: created and ended by the engine's own code, to find out whether this host can run one with its limits.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,19 +9,19 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::programs::ZYGOTE;
 
-/// Any: they are read back, not used.
+/// Arbitrary limits, only read back.
 const LIMITS: Limits = Limits { memory: 256 << 20, pids: 100, cpu_millis: 500 };
 
-/// What could not be done.
+/// The step of a trial that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{step} failed")]
 pub struct TrialError {
-    /// What was being done.
+    /// The name of the step.
     pub step: String,
     source: io::Error,
 }
 
-/// What was found.
+/// The results of a trial.
 #[derive(Debug)]
 pub struct Trial {
     /// A sandbox without a network.
@@ -75,7 +74,7 @@ fn make(zygote: &mut Zygote, id: u32, network: Network, limits: Option<Limits>) 
     held.map_err(trouble("reading a sandbox's limits back"))
 }
 
-/// Tries a sandbox. Blocks for some ten milliseconds; on a host that is in trouble, longer.
+/// Runs the trial. Blocks for tens of milliseconds, longer on an overloaded host.
 pub fn trial() -> Trial {
     let mut zygote = match Zygote::start(ZYGOTE) {
         Ok(zygote) => zygote,
@@ -88,7 +87,7 @@ pub fn trial() -> Trial {
     if groups.is_ok() && make(&mut zygote, 1, Network::Captured, Some(LIMITS)).is_ok() {
         return Trial { sandbox: Ok(()), captured: Some(Ok(())), groups };
     }
-    // Something is missing: one thing after the other.
+    // One feature at a time, to find the missing one.
     let sandbox = make(&mut zygote, 2, Network::Loopback, None);
     let captured = sandbox.is_ok().then(|| make(&mut zygote, 3, Network::Captured, None));
     let groups = groups.and_then(|place| {

@@ -1,4 +1,4 @@
-//! The ways in which people start programs.
+//! Ways to start the program: sessions, services, scopes, su.
 
 use hosts::{Error, Machine, Output};
 
@@ -6,19 +6,17 @@ use hosts::{Error, Machine, Output};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Way {
     pub(crate) name: &'static str,
-    /// Who logs in.
+    /// The user that logs in.
     user: &'static str,
-    /// What comes before `sh FILE`.
+    /// The command prefix of `sh FILE`.
     before: &'static str,
-    /// Whether limits can be held.
+    /// Limits are expected to be enforced.
     pub(crate) limits: bool,
 }
 
-const SERVICE: &str = "systemd-run --quiet --pipe --wait";
-
 pub(crate) const WAYS: [Way; 10] = [
     Way { name: "root, session", user: "root", before: "", limits: true },
-    Way { name: "root, service", user: "root", before: SERVICE, limits: true },
+    Way { name: "root, service", user: "root", before: "systemd-run --quiet --pipe --wait", limits: true },
     Way {
         name: "root, service with `Delegate=yes`",
         user: "root",
@@ -45,7 +43,7 @@ pub(crate) const WAYS: [Way; 10] = [
 ];
 
 impl Way {
-    /// Whether root runs the program.
+    /// Checks whether root runs the program.
     pub(crate) fn is_root(&self) -> bool {
         self.name.starts_with("root")
     }

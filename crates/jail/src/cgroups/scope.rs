@@ -1,5 +1,5 @@
-//! A scope of systemd for this process: a group that is delegated to it, and that systemd removes when the last process in
-//! it has ended, however it ended.
+//! A transient systemd scope with `Delegate=yes` for this process. systemd removes it with all subgroups after its last process exits,
+//! also after SIGKILL.
 
 use std::fs;
 use std::io;
@@ -15,12 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(2);
 const BUSCTL: [&str; 2] = ["/usr/bin/busctl", "/bin/busctl"];
 
-/// Whether systemd manages this machine's groups: as its own `sd_booted(3)` finds out.
+/// Checks that systemd manages this machine's groups, by the same test as `sd_booted(3)`.
 pub(super) fn has_manager() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// Asks the system's manager, or a plain user's own, for a scope with this process in it, and waits until it is there.
+/// Requests a scope with this process from the system manager (root) or the user manager, and waits until the process is in it.
 pub(super) fn enter() -> io::Result<()> {
     let program = BUSCTL.into_iter().find(|path| Path::new(path).exists()).ok_or(Errno::NOENT)?;
     let (pid, uid) = (std::process::id().to_string(), geteuid().as_raw());
@@ -30,7 +30,7 @@ pub(super) fn enter() -> io::Result<()> {
     if uid == 0 {
         command.arg("--system");
     } else {
-        // Without a session, too: a user who lingers has a manager.
+        // A lingering user has a user manager without a session, but no such variable.
         command.arg("--user").env("XDG_RUNTIME_DIR", format!("/run/user/{uid}"));
     }
     command.args(["--timeout=10", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"]);
@@ -50,7 +50,7 @@ pub(super) fn enter() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a process is in this unit's group, by its `/proc/PID/cgroup`.
+/// Checks `/proc/PID/cgroup` for this unit.
 fn is_in(groups: &str, unit: &str) -> bool {
     groups.lines().any(|line| line.strip_prefix("0::").is_some_and(|path| path.rsplit('/').next() == Some(unit)))
 }

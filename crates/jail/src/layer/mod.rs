@@ -203,10 +203,10 @@ fn is_opaque(directory: impl AsFd, mark: &str) -> bool {
     fgetxattr(&directory, mark, &mut value).is_ok_and(|length| length == 1 && value[0] == b'y')
 }
 
-/// An id as the sandbox saw it: what is outside of its range was nobody's there.
+/// Maps a host id to the sandbox's id; ids outside of its range become the overflow id, as the kernel shows them inside.
 fn inner(id: u32, first: u32) -> u32 {
-    const NOBODY: u32 = 65_534;
-    if first == 0 { id } else { id.checked_sub(first).filter(|&id| u16::try_from(id).is_ok()).unwrap_or(NOBODY) }
+    const OVERFLOW_ID: u32 = 65_534;
+    if first == 0 { id } else { id.checked_sub(first).filter(|&id| u16::try_from(id).is_ok()).unwrap_or(OVERFLOW_ID) }
 }
 
 fn attributes(stat: &Stat, first_id: u32, file: Option<&OwnedFd>) -> io::Result<Attributes> {

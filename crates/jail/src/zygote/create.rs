@@ -43,7 +43,7 @@ pub(super) struct Sandbox {
     pub(super) keeps_files: bool,
     /// While it is paused.
     pub(super) frozen: Option<Frozen>,
-    /// Nobody else on this machine uses its ids.
+    /// The host ids of this sandbox, locked against other runs on this machine.
     range: Rc<Range>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Sandbox {
 pub(super) struct Range {
     /// The host's id of their root.
     pub(super) owner: u32,
-    /// Held while a sandbox has them, or a layer's files belong to them.
+    /// The lock file, held while a sandbox or the files of a layer have these ids.
     _lock: Option<File>,
 }
 
